@@ -1,5 +1,6 @@
-# A small image with nothing in it but the program. Build it in the repository's folder: docker build -t tollgate .
-# No secret is copied in: hand them over as files or variables when it is run (docs/running.md).
+# A small image that contains only the program and the demonstration policy. Build it in the root of the repository:
+#     docker build -t tollgate .
+# The image contains no secrets. Pass them as files or variables to `docker run` (docs/running.md).
 
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
@@ -10,7 +11,7 @@ FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /src/target/release/tollgate /usr/bin/tollgate
 COPY --from=build /src/policies/demo.yaml /etc/tollgate/policy.yaml
 
-# Inside a container other machines are the only ones there are. The admin pages stay on loopback: to reach them from
+# All clients are outside the container, so the listeners use 0.0.0.0. The admin listener stays on loopback: to reach it from
 # outside, set TOLLGATE_LISTEN_ADMIN and its tokens.
 ENV TOLLGATE_CONFIG=/etc/tollgate/policy.yaml \
     TOLLGATE_LISTEN=0.0.0.0:8080 \
@@ -20,10 +21,10 @@ ENV TOLLGATE_CONFIG=/etc/tollgate/policy.yaml \
     TOLLGATE_LOG_FORMAT=json
 EXPOSE 8080 8081 6380
 
-# Asks where TOLLGATE_LISTEN_ADMIN says. With TLS, leave the admin listener out of TOLLGATE_TLS_LISTENERS.
+# `tollgate health` connects to TOLLGATE_LISTEN_ADMIN without TLS. With TLS, leave `admin` out of TOLLGATE_TLS_LISTENERS.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s CMD ["/usr/bin/tollgate", "health"]
 
-# 65532 is `nonroot`; a number, so that Kubernetes can see that it is not root.
+# 65532 is the user `nonroot`. Kubernetes can check `runAsNonRoot` only for a numeric user.
 USER 65532:65532
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/bin/tollgate"]

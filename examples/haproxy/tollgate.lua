@@ -1,21 +1,21 @@
--- Asks Tollgate about the request that HAProxy holds, and refuses it if Tollgate does.
+-- Asks Tollgate about each request and refuses the request if Tollgate denies it.
 
 local URL = "http://127.0.0.1:8080/auth/haproxy"
--- How long Tollgate may be silent, in milliseconds. Add the longest `wait` of the policy.
+-- Timeout of the call to Tollgate, in milliseconds. Add the longest `wait` of the policy.
 local TIMEOUT = 1000
--- Whether requests go on while Tollgate does not answer.
+-- Whether to admit requests while Tollgate does not answer.
 local OPEN = false
 
--- Fields of a refusal that the client is shown.
+-- Header fields of a refusal that are copied to the client.
 local SHOWN = { "content-type", "cache-control", "retry-after", "ratelimit", "ratelimit-policy" }
 
--- Fields that belong to the client's connection or body and not to the question.
+-- Header fields of the client's connection or body. They are not sent to Tollgate.
 local DROPPED = {
   ["connection"] = true, ["content-length"] = true, ["expect"] = true, ["host"] = true, ["keep-alive"] = true,
   ["te"] = true, ["trailer"] = true, ["transfer-encoding"] = true, ["upgrade"] = true,
 }
 
--- HAProxy counts the values of a field from 0, and takes them counted from 1.
+-- HAProxy returns the values of a field indexed from 0 and expects them indexed from 1.
 local function values(field)
   local list = {}
   for index = 0, #field do
@@ -28,12 +28,12 @@ local function first(headers, name)
   return headers and headers[name] and headers[name][0]
 end
 
-local function question(txn)
+local function request_headers(txn)
   local headers = {}
   for name, field in pairs(txn.http:req_get_headers()) do
     if not DROPPED[name] then headers[name] = values(field) end
   end
-  -- Set, not added: what the client wrote in these fields is not asked about.
+  -- Set, not added, so that a client cannot choose these values.
   headers["x-forwarded-method"] = { txn.f:method() }
   headers["x-forwarded-uri"] = { txn.f:pathq() }
   headers["x-forwarded-host"] = { txn.f:req_hdr("host") or "-" }
@@ -51,7 +51,7 @@ local function refuse(txn, status, headers, body)
 end
 
 core.register_action("tollgate", { "http-req" }, function(txn)
-  local answer = core.httpclient():get({ url = URL, headers = question(txn), timeout = TIMEOUT })
+  local answer = core.httpclient():get({ url = URL, headers = request_headers(txn), timeout = TIMEOUT })
   local status = answer and answer.status or 0
   local decision = answer and first(answer.headers, "x-ratelimit-decision")
   if decision == "allow" then
@@ -60,7 +60,7 @@ core.register_action("tollgate", { "http-req" }, function(txn)
       if value then txn:set_var("txn." .. variable, value) end
     end
   elseif decision == "deny" or (status >= 400 and status < 500) then
-    -- Without a decision it is about the question, such as too many fields. That must not be a way around the limits.
+    -- A 4xx without a decision means that the call was invalid, for example too many header fields. Admitting it would bypass the limits.
     refuse(txn, status, answer.headers, answer.body)
   elseif not OPEN then
     refuse(txn, 503, nil, "The rate limiter does not answer.\n")

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Quota;
 use tollgate_core::quota_lease::LeasedBucket;
 use tollgate_core::{Nanos, Rate, TokenBucket};
@@ -17,7 +17,7 @@ use tollgate_engine::CheckOptions;
 use tollgate_fleet::leases::{LeaseOptions, LocalLeases, SpendOutcome};
 use tollgate_fleet::reconcile::Reconciler;
 use tollgate_fleet::{Fleet, FleetEngine};
-use tollgate_store::quota_lease::{LeaseGrant, LeaseRequest, Lender};
+use tollgate_store::quota_lease::{LeaseBroker, LeaseGrant, LeaseRequest};
 use tollgate_store::{
     IdentifiedLimit, LimitId, Op, QuotaCheck, RemoteStore, StoreError, StoreErrorKind, StoreFuture,
     StoreKey, StoreReply,
@@ -32,8 +32,8 @@ use crate::measure::measured_section;
 #[derive(Debug, Default)]
 struct BenchBroker(Mutex<LeasedBucket>);
 
-impl Lender for BenchBroker {
-    fn lend<'a>(
+impl LeaseBroker for BenchBroker {
+    fn grant_lease<'a>(
         &'a self,
         _place: Option<StoreKey<'a>>,
         _key: StoreKey<'a>,
@@ -111,7 +111,7 @@ impl RemoteStore for UnavailableStore {
         _places: &'a [Option<StoreKey<'a>>],
         _checks: &'a [QuotaCheck<'a>],
         _answers: &'a mut [StoreReply],
-    ) -> StoreFuture<'a, Verdict> {
+    ) -> StoreFuture<'a, BatchOutcome> {
         Box::pin(std::future::ready(Err(away())))
     }
 

@@ -12,7 +12,7 @@ mod fleet;
 mod header_fields;
 mod matching;
 mod memory;
-mod served_requests;
+mod transports;
 mod windows;
 
 use std::error::Error;
@@ -74,18 +74,14 @@ pub const CASES: &[(&str, Case)] = &[
     ("fleet/leased_deny", |n| fleet::leased(n, 1)),
     ("fleet/async_allow", fleet::reconciled),
     ("fleet/without_store", fleet::without_store),
-    ("serve/resp_throttle", |n| served_requests::throttle(n, 1)),
-    ("serve/resp_throttle_16", |n| {
-        served_requests::throttle(n, 16)
-    }),
-    ("serve/resp_check", served_requests::resp_check),
+    ("serve/resp_throttle", |n| transports::throttle(n, 1)),
+    ("serve/resp_throttle_16", |n| transports::throttle(n, 16)),
+    ("serve/resp_check", transports::resp_check),
     ("serve/http_check", |n| {
-        served_requests::http_check(n, 1_000_000_000)
+        transports::http_check(n, 1_000_000_000)
     }),
-    ("serve/grpc_rls", served_requests::grpc_rls),
-    ("serve/http_check_denied", |n| {
-        served_requests::http_check(n, 1)
-    }),
+    ("serve/grpc_rls", transports::grpc_rls),
+    ("serve/http_check_denied", |n| transports::http_check(n, 1)),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::MatchBy::Route)
     }),

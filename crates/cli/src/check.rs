@@ -1,7 +1,6 @@
-//! `tollgate check`: everything that is wrong with policy files and files of their tests, or how much they say.
+//! `tollgate check`: validates policy files and test files, and prints all problems or a summary.
 //!
-//! Files of envoyproxy/ratelimit are checked as one set, as its service would load them. Must not know: how anything is
-//! checked.
+//! Files of envoyproxy/ratelimit are checked as one set, as its service loads them. Must not know: how files are validated.
 
 use std::path::{Path, PathBuf};
 
@@ -18,20 +17,20 @@ use crate::policy_tests;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Policy files; `-` is stdin
+    /// Policy files or test files; `-` is stdin
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    how: InputOptions,
-    /// Let several files of envoyproxy/ratelimit describe one domain, as MERGE_DOMAIN_CONFIG does
+    input: InputOptions,
+    /// Merge files of envoyproxy/ratelimit that have the same domain, like MERGE_DOMAIN_CONFIG
     #[arg(long)]
     merge_domains: bool,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What came of one file, or of all files of envoyproxy/ratelimit.
+/// The result of one file, or of all files of envoyproxy/ratelimit.
 #[derive(Debug)]
 struct CheckResult {
     files: Vec<String>,
@@ -39,7 +38,7 @@ struct CheckResult {
     result: Result<FileContents, Vec<Diagnostics>>,
 }
 
-/// How much files say.
+/// The number of limits or tests in files.
 #[derive(Debug)]
 struct FileContents {
     limits: Option<usize>,
@@ -47,15 +46,15 @@ struct FileContents {
     summary: String,
 }
 
-/// Checks files. Answers whether all of them are right.
+/// Checks files. Returns whether all of them are valid.
 pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandError> {
-    let mut all = Vec::new();
+    let mut results = Vec::new();
     let mut envoy = Vec::new();
     for path in &options.files {
-        match input::read(path, options.how) {
+        match input::read(path, options.input) {
             Ok(source) if source.kind == FileKind::Envoy => envoy.push(source),
-            Ok(source) => all.push(check_native(path, &source)),
-            Err(problems) => all.push(CheckResult {
+            Ok(source) => results.push(check_native(path, &source)),
+            Err(problems) => results.push(CheckResult {
                 files: vec![problems.file.to_string()],
                 kind: FileKind::Policy,
                 result: Err(vec![problems]),
@@ -63,15 +62,15 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandErro
         }
     }
     if !envoy.is_empty() {
-        all.push(check_envoy_files(&envoy, options.merge_domains));
+        results.push(check_envoy_files(&envoy, options.merge_domains));
     }
-    let is_right = all.iter().all(|checked| checked.result.is_ok());
+    let is_valid = results.iter().all(|checked| checked.result.is_ok());
     if options.json {
-        json::print_json(&check_report(is_right, &all))?;
-        return Ok(is_right);
+        json::print_json(&check_report(is_valid, &results))?;
+        return Ok(is_valid);
     }
     let colour = color.is_enabled_on_stderr();
-    for checked in &all {
+    for checked in &results {
         match &checked.result {
             Ok(contents) => {
                 print(&format!(
@@ -85,7 +84,7 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandErro
                 .for_each(|file| print_error(&file.render(colour))),
         }
     }
-    Ok(is_right)
+    Ok(is_valid)
 }
 
 fn check_native(path: &Path, source: &SourceFile) -> CheckResult {
@@ -159,7 +158,7 @@ fn pluralize(count: usize, what: &str) -> String {
     format!("{} {what}", format_number(count as u64))
 }
 
-/// The answer for programs.
+/// The JSON output.
 #[derive(Serialize)]
 struct CheckReport<'a> {
     ok: bool,
@@ -177,13 +176,13 @@ struct CheckedFileReport<'a> {
     tests: Option<usize>,
 }
 
-fn check_report(ok: bool, all: &[CheckResult]) -> CheckReport<'_> {
-    let wrong = all
+fn check_report(ok: bool, results: &[CheckResult]) -> CheckReport<'_> {
+    let wrong = results
         .iter()
         .filter_map(|checked| checked.result.as_ref().err());
     CheckReport {
         ok,
-        checked: all
+        checked: results
             .iter()
             .map(|checked| CheckedFileReport {
                 files: &checked.files,

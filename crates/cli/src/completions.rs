@@ -1,4 +1,4 @@
-//! `tollgate completions SHELL`: a script that completes arguments.
+//! `tollgate completions SHELL`: prints a completion script.
 //!
 //! Must not know: which arguments there are.
 
@@ -9,7 +9,7 @@ use crate::output::{self, CommandError};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Which shell
+    /// The shell
     #[arg(value_enum)]
     shell: Shell,
 }

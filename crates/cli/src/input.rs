@@ -1,4 +1,4 @@
-//! Files named on the command line: read, and told apart by what they say.
+//! Reads the files named on the command line and detects their kind: policy, envoyproxy/ratelimit, or tests.
 //!
 //! Must not know: what a policy means.
 
@@ -10,10 +10,10 @@ use tollgate_policy::source::{
     Diagnostic, Diagnostics, SourceFormat, SourceLocation, SourceNode, SourceValue, parse,
 };
 
-/// The name of a file that stands for stdin.
+/// The file name that means stdin.
 const STDIN: &str = "-";
 
-/// How a file is written, where its name does not say so.
+/// The value of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum FormatArgument {
     Yaml,
@@ -22,8 +22,8 @@ pub(crate) enum FormatArgument {
 }
 
 impl From<FormatArgument> for SourceFormat {
-    fn from(written: FormatArgument) -> Self {
-        match written {
+    fn from(format: FormatArgument) -> Self {
+        match format {
             FormatArgument::Yaml => Self::Yaml,
             FormatArgument::Toml => Self::Toml,
             FormatArgument::Json => Self::Json,
@@ -31,38 +31,38 @@ impl From<FormatArgument> for SourceFormat {
     }
 }
 
-/// What is asked about files, by every command that reads policies.
+/// The flags about input files, for every command that reads policies.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct InputOptions {
-    /// How files are written; by default their endings say so, and stdin is YAML
+    /// Format of the files. Default: by file extension; stdin is YAML
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<FormatArgument>,
-    /// Take files as those of envoyproxy/ratelimit; by default those with a top-level `domain:`
+    /// Read the files in the format of envoyproxy/ratelimit. Default: only files with a top-level `domain:`
     #[arg(long)]
     envoy: bool,
 }
 
 impl InputOptions {
-    /// The file's own ending decides.
+    /// Detects format and kind from the file.
     pub(crate) const DEFAULT: Self = Self {
         format: None,
         envoy: false,
     };
 }
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
-    /// A policy of ours.
+    /// A Tollgate policy.
     Policy,
-    /// Limits of envoyproxy/ratelimit, by the flag or by what it says.
+    /// Limits in the format of envoyproxy/ratelimit.
     Envoy,
-    /// Tests of a policy.
+    /// Policy tests.
     Tests,
 }
 
 impl FileKind {
-    /// For programs.
+    /// The name in JSON output.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Policy => "policy",
@@ -72,7 +72,7 @@ impl FileKind {
     }
 }
 
-/// A file and what it says.
+/// A file and its text.
 #[derive(Debug)]
 pub(crate) struct SourceFile {
     pub(crate) name: String,
@@ -82,7 +82,7 @@ pub(crate) struct SourceFile {
 }
 
 /// Reads a file.
-pub(crate) fn read(path: &Path, how: InputOptions) -> Result<SourceFile, Diagnostics> {
+pub(crate) fn read(path: &Path, options: InputOptions) -> Result<SourceFile, Diagnostics> {
     let is_stdin = path == Path::new(STDIN);
     let name = if is_stdin {
         "<stdin>".to_owned()
@@ -103,11 +103,11 @@ pub(crate) fn read(path: &Path, how: InputOptions) -> Result<SourceFile, Diagnos
         true => Some(SourceFormat::Yaml),
         false => SourceFormat::from_path(path),
     };
-    let Some(format) = how.format.map(SourceFormat::from).or_else(by_name) else {
+    let Some(format) = options.format.map(SourceFormat::from).or_else(by_name) else {
         return Err(file_problem(
             &name,
-            "the name of the file does not say how it is written",
-            "name it with the ending `.yaml`, `.toml` or `.json`, or say `--format`",
+            "the file extension does not say the format",
+            "use the extension `.yaml`, `.toml` or `.json`, or pass `--format`",
         ));
     };
     let text = if is_stdin {
@@ -122,7 +122,7 @@ pub(crate) fn read(path: &Path, how: InputOptions) -> Result<SourceFile, Diagnos
         })?;
         read_text(file, &name)?
     };
-    let kind = if how.envoy {
+    let kind = if options.envoy {
         FileKind::Envoy
     } else {
         detect_kind(&text, format)
@@ -131,7 +131,7 @@ pub(crate) fn read(path: &Path, how: InputOptions) -> Result<SourceFile, Diagnos
         return Err(file_problem(
             &name,
             "files of envoyproxy/ratelimit are YAML",
-            "rewrite it as YAML, or say `--format yaml` if it is",
+            "rewrite it as YAML, or pass `--format yaml` if it is YAML",
         ));
     }
     Ok(SourceFile {
@@ -142,8 +142,8 @@ pub(crate) fn read(path: &Path, how: InputOptions) -> Result<SourceFile, Diagnos
     })
 }
 
-/// What a file is, by the names it has at the top. A file that cannot be read as a tree is taken for a policy, whose
-/// reader says what is wrong with it.
+/// Detects the kind of a file by its top-level fields. A file that cannot be parsed counts as a policy, so that the policy
+/// reader reports the problem.
 fn detect_kind(text: &str, format: SourceFormat) -> FileKind {
     let tree = parse(text, format).ok();
     let has = |name| {
@@ -166,7 +166,7 @@ fn has_top_level_field(tree: &SourceNode, name: &str) -> bool {
     }
 }
 
-/// Something is wrong with a file as a whole.
+/// A problem with a whole file.
 pub(crate) fn file_problem(
     name: &str,
     message: impl Into<String>,
@@ -176,7 +176,7 @@ pub(crate) fn file_problem(
     Diagnostics::new(name, "", vec![Diagnostic::new(nowhere, message, help)])
 }
 
-/// A file that another file names, looked for beside it.
+/// Resolves a path relative to the folder of the file that names it.
 pub(crate) fn resolve_beside(file: &Path, named: &str) -> PathBuf {
     match file.parent() {
         Some(folder) => folder.join(named),
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_apart_by_their_names_at_the_top() {
+    fn the_kind_of_a_file_follows_from_its_top_level_fields() {
         let cases = [
             ("domain: edge\ndescriptors: []", FileKind::Envoy),
             ("limits: []", FileKind::Policy),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_looked_for_beside_the_one_that_names_it() {
+    fn a_path_is_resolved_from_the_folder_of_the_file_that_names_it() {
         let file = Path::new("policies/a.test.yaml");
         assert_eq!(resolve_beside(file, "a.yaml"), Path::new("policies/a.yaml"));
         assert_eq!(

@@ -1,17 +1,17 @@
-//! Answers for programs: one JSON object on stdout, whatever the answer is.
+//! JSON output: one object on stdout, for success and failure.
 //!
-//! Must not know: what is answered.
+//! Must not know: what is reported.
 
 use serde::Serialize;
 use tollgate_policy::source::Diagnostics;
 
 use crate::output::{CommandError, print};
 
-/// Everything that is wrong, of all files together.
+/// The problems of all files.
 #[derive(Debug, Serialize)]
 pub(crate) struct ProblemReport {
     problems: Vec<ReportedProblem>,
-    /// How many more there are than are told.
+    /// How many further problems are not listed.
     more: usize,
 }
 
@@ -37,13 +37,13 @@ pub(crate) fn problem_report<'a>(
     for file in files {
         all.more = all.more.saturating_add(file.more);
         all.problems.extend(file.list.iter().map(|problem| {
-            // A problem that stands nowhere has no line.
-            let somewhere = |number| (problem.location.line > 0).then_some(number);
+            // A problem of a whole file has no line.
+            let if_located = |number| (problem.location.line > 0).then_some(number);
             ReportedProblem {
                 file: file.file.to_string(),
-                line: somewhere(problem.location.line),
-                column: somewhere(problem.location.column),
-                width: somewhere(problem.location.width),
+                line: if_located(problem.location.line),
+                column: if_located(problem.location.column),
+                width: if_located(problem.location.width),
                 message: problem.message.to_string(),
                 help: problem.help.as_deref().map(str::to_owned),
             }
@@ -52,7 +52,7 @@ pub(crate) fn problem_report<'a>(
     all
 }
 
-/// Prints one answer.
+/// Prints one JSON object.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
     let mut text =
         serde_json::to_string_pretty(value).map_err(|error| CommandError::Other(error.into()))?;

@@ -1,6 +1,6 @@
-//! The `tollgate` program: parse the command line, wire, run.
+//! The `tollgate` program: parses the command line and runs a command.
 //!
-//! Must not know: how anything is decided or served.
+//! Must not know: how requests are decided or served.
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -24,40 +24,40 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use output::{Color, CommandError, print_error, print_last_error};
 
-/// A rate limiter: ask it whether a request may proceed.
+/// A rate limiter: services ask it whether a request may proceed.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// When to use colours; `auto` is on a terminal, unless NO_COLOR is set
+    /// When to use colors. `auto`: on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
     color: Color,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer checks over HTTP, gRPC and the Redis protocol by a policy
+    /// Run the server: answer checks over HTTP, gRPC and the Redis protocol
     Serve(Box<serve::Options>),
-    /// Say whether a server on this machine is ready; the exit code is 0 if it is
+    /// Check whether a server on this machine is ready; exit code 0 if it is, 1 if not
     Health(health::Options),
-    /// Say everything that is wrong with policy files
+    /// Validate policy files and print all problems
     Check(check::Options),
-    /// Say in plain words what a policy does, or what it does with one request
+    /// Explain what a policy does, or what it does with one request
     Explain(Box<explain::Options>),
-    /// Run tests of policies: requests at points in time, and what should come of them
+    /// Run policy tests: requests at points in time, and the expected decisions
     Test(policy_tests::Options),
     /// Print the JSON Schema of policy files, for editors
     Schema,
-    /// Print every setting of `serve` as a page of Markdown
+    /// Print all settings of `serve` as Markdown
     Settings,
-    /// Print a script that completes this program's arguments in a shell
+    /// Print a completion script for a shell
     Completions(completions::Options),
 }
 
 fn main() -> ExitCode {
     let Arguments { command, color } = Arguments::parse();
-    let done = match command {
+    let result = match command {
         Command::Serve(options) => return serve_exit_code(serve::serve(&options)),
         Command::Health(options) => return exit_code(health::health(&options)),
         Command::Check(options) => return exit_code(check::check(&options, color)),
@@ -70,10 +70,10 @@ fn main() -> ExitCode {
         },
         Command::Completions(options) => completions::print::<Arguments>(&options),
     };
-    exit_code(done.map(|()| true))
+    exit_code(result.map(|()| true))
 }
 
-/// The exit code of a server. Whoever reads its stderr does not decide when it ends.
+/// The exit code of a server. An unread stderr does not keep the process from ending.
 fn serve_exit_code(served: Result<(), Box<dyn Error>>) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,9 +84,9 @@ fn serve_exit_code(served: Result<(), Box<dyn Error>>) -> ExitCode {
     }
 }
 
-/// What the process ends with: 0 if all is well, 1 if not, 2 if it was called wrongly.
-fn exit_code(done: Result<bool, CommandError>) -> ExitCode {
-    match done {
+/// The exit code: 0 for success, 1 for failure, 2 for a usage error.
+fn exit_code(result: Result<bool, CommandError>) -> ExitCode {
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(CommandError::Usage(message)) => {

@@ -1,6 +1,6 @@
-//! Where words go: stdout for what was asked for, stderr for what is wrong, and colours only for eyes.
+//! Output: results go to stdout, problems to stderr, colors only to terminals.
 //!
-//! Must not know: what is said.
+//! Must not know: what is printed.
 #![expect(
     clippy::disallowed_methods,
     reason = "commands write here, and end if nobody reads; what a server writes waits for nobody"
@@ -16,12 +16,12 @@ use std::time::Duration;
 /// How long a server that could not go on waits until its error is written.
 const LAST_ERROR_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a command did not come to an answer.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum CommandError {
-    /// It was called wrongly.
+    /// The command line is not valid.
     Usage(String),
-    /// Something else failed.
+    /// Any other error.
     Other(Box<dyn Error>),
 }
 
@@ -31,7 +31,7 @@ impl From<io::Error> for CommandError {
     }
 }
 
-/// When to use colours.
+/// When to use colors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
     #[default]
@@ -41,7 +41,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Whether to colour what goes to stdout.
+    /// Whether to color the output to stdout.
     pub(crate) fn is_enabled_on_stdout(self) -> bool {
         self.is_enabled(io::stdout().is_terminal())
     }
@@ -56,7 +56,7 @@ impl Color {
         self.choose(is_terminal, &variable("NO_COLOR"), &variable("TERM"))
     }
 
-    /// The same by what is known of the stream and the environment. A variable that is empty says nothing.
+    /// The same, with the stream and the environment as arguments. An empty NO_COLOR counts as unset.
     fn choose(self, is_terminal: bool, no_color: &OsStr, term: &OsStr) -> bool {
         match self {
             Self::Always => true,
@@ -66,7 +66,7 @@ impl Color {
     }
 }
 
-/// Writes to stdout. A reader that has seen enough, such as `head`, is no error.
+/// Writes to stdout. A closed pipe, for example by `head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     let written = stdout
@@ -78,18 +78,22 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     }
 }
 
-/// Writes to stderr. If nobody listens there is nobody left to tell.
+/// Writes to stderr. Errors are ignored, because there is nowhere to report them.
 pub(crate) fn print_error(text: &str) {
     io::stderr().write_all(text.as_bytes()).ok();
 }
 
-/// Writes to stdout without waiting for a reader.
+/// Writes a startup message to stdout without waiting for a reader.
 pub(crate) fn print_in_background(text: String) {
     let started = thread::Builder::new()
         .name("print".to_owned())
-        .spawn(move || print(&text).is_ok());
+        .spawn(move || {
+            if print(&text).is_err() {
+                tracing::warn!("startup message was not written to stdout");
+            }
+        });
     if let Err(error) = started {
-        tracing::warn!(%error, "could not write to stdout");
+        tracing::warn!(%error, "startup message was not written to stdout");
     }
 }
 
@@ -116,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_for_terminals_unless_somebody_says_otherwise() {
+    fn auto_colors_only_terminals_and_respects_no_color() {
         let choose = |color: Color, is_terminal, no_color: &str, term: &str| {
             color.choose(is_terminal, no_color.as_ref(), term.as_ref())
         };

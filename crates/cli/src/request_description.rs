@@ -1,13 +1,13 @@
-//! A request made of words: of command-line flags, or of a file of tests.
+//! A request described by text: by command-line flags, or in a file of policy tests.
 //!
-//! Must not know: policies, which flags there are.
+//! Must not know: policies, which flags exist.
 
 use std::net::IpAddr;
 
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::grammar::{self, GrammarError};
 
-/// What is known of a request that nobody sent.
+/// The attributes of a request that was not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestDescription {
     ip: Option<IpAddr>,
@@ -20,8 +20,8 @@ impl Attributes for RequestDescription {
     }
 
     fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
-        let said = self.attributes.iter().find(|(name, _)| name == attribute);
-        said.map(|(_, value)| &**value)
+        let attribute_text = self.attributes.iter().find(|(name, _)| name == attribute);
+        attribute_text.map(|(_, value)| &**value)
     }
 }
 
@@ -31,7 +31,7 @@ impl RequestDescription {
         self.ip = Some(ip);
     }
 
-    /// Says something more. A header that is said again is joined as HTTP joins it; of anything else the first holds.
+    /// Adds an attribute. A repeated header is joined as in HTTP. For other attributes the first value stays.
     pub(crate) fn add(&mut self, attribute: Attribute, value: &str) {
         let before = self
             .attributes
@@ -48,7 +48,7 @@ impl RequestDescription {
         }
     }
 
-    /// Says what a target says: its path, its query and its host.
+    /// Adds the path, the query and the host of a target.
     pub(crate) fn set_target(&mut self, target: &Target) {
         self.add(Attribute::Path, &target.path);
         for (name, value) in &target.query {
@@ -59,7 +59,7 @@ impl RequestDescription {
         }
     }
 
-    /// Adds what follows from headers: the host and the cookies, where nothing else was said about them.
+    /// Adds the host and the cookies from their headers, unless they are set already.
     pub(crate) fn with_derived_attributes(mut self) -> Self {
         let header = |name: &str| {
             let value = self.get(&Attribute::Header(name.into()));
@@ -80,13 +80,13 @@ impl RequestDescription {
     }
 }
 
-/// A name and a value that a cookie header has between two semicolons.
+/// Splits one cookie into its name and value.
 fn split_cookie(text: &str) -> Option<(&str, &str)> {
     let (name, value) = text.trim().split_once('=')?;
     (!name.is_empty()).then_some((name, value))
 }
 
-/// Where a request goes to.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     path: String,
@@ -94,7 +94,7 @@ pub(crate) struct Target {
     host: Option<String>,
 }
 
-/// A method and a target, as in `POST /login?next=home`; the version of HTTP may follow.
+/// Parses a method and a target, as in `POST /login?next=home`. The HTTP version may follow.
 pub(crate) fn parse_request_line(text: &str) -> Result<(Box<str>, Target), String> {
     let mut parts = text.split_ascii_whitespace();
     let (Some(method), Some(to), version, None) =
@@ -113,7 +113,7 @@ pub(crate) fn parse_request_line(text: &str) -> Result<(Box<str>, Target), Strin
     ))
 }
 
-/// A path with its query, or a whole URL.
+/// Parses a path with its query, or a URL.
 pub(crate) fn parse_target(text: &str) -> Result<Target, String> {
     let (host_part, rest) = match text.split_once("://") {
         Some(("http" | "https", rest)) => {
@@ -145,18 +145,18 @@ pub(crate) fn parse_target(text: &str) -> Result<Target, String> {
     })
 }
 
-/// The name of a host as policies see it: lower-case, without a port.
+/// The host as policies see it: lower case, without the port.
 pub(crate) fn normalize_host(text: &str) -> String {
     let text = text.trim();
     let end = match text.strip_prefix('[') {
-        // An address of IPv6 has colons of its own.
+        // An IPv6 address contains colons.
         Some(rest) => rest.find(']').map_or(text.len(), |end| end + 2),
         None => text.rfind(':').unwrap_or(text.len()),
     };
     text.get(..end).unwrap_or(text).to_ascii_lowercase()
 }
 
-/// A header, as in `x-api-key: k`.
+/// Parses a header, as in `x-api-key: k`.
 pub(crate) fn parse_header(text: &str) -> Result<(Attribute, String), String> {
     let Some((name, value)) = text.split_once(':') else {
         return Err("it must be a name, a colon and a value, as in 'x-api-key: k'".to_owned());
@@ -165,7 +165,7 @@ pub(crate) fn parse_header(text: &str) -> Result<(Attribute, String), String> {
     Ok((Attribute::Header(name), value.trim().to_owned()))
 }
 
-/// A name and a value, as in `sub=ada`.
+/// Parses a name and a value, as in `sub=ada`.
 pub(crate) fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => {
@@ -175,7 +175,7 @@ pub(crate) fn parse_pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The entries of a descriptor in order, as in `method=GET,path=/login`. An entry without a value has an empty one.
+/// Parses the entries of a descriptor, as in `method=GET,path=/login`. An entry without `=` has an empty value.
 pub(crate) fn parse_descriptor_entries(text: &str) -> Result<Vec<(String, String)>, String> {
     text.split(',')
         .map(|entry| {
@@ -191,12 +191,12 @@ pub(crate) fn parse_descriptor_entries(text: &str) -> Result<Vec<(String, String
         .collect()
 }
 
-/// An address.
+/// Parses an IP address.
 pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
     grammar::parse_address(text).map_err(error_line)
 }
 
-/// What is wrong with a text and what would be right, in one line.
+/// The message and the help of an error, in one line.
 fn error_line(wrong: GrammarError) -> String {
     match wrong.help {
         Some(help) => format!("{}; {help}", wrong.message),
@@ -204,7 +204,7 @@ fn error_line(wrong: GrammarError) -> String {
     }
 }
 
-/// What a part of a query means: `+` is a space, `%` and two digits are a byte.
+/// Decodes a part of a query: `+` is a space, `%` and two digits are a byte.
 fn percent_decode(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -230,13 +230,13 @@ fn percent_decode(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn said(request: &RequestDescription, name: &str) -> Option<String> {
+    fn attribute_text(request: &RequestDescription, name: &str) -> Option<String> {
         let value = request.get(&Attribute::parse(name).unwrap())?;
         Some(String::from_utf8(value.to_vec()).unwrap())
     }
 
     #[test]
-    fn a_request_line_says_method_path_query_and_host() {
+    fn a_request_line_has_method_path_query_and_host() {
         let (method, target) =
             parse_request_line("post https://API.example.com:8443/a%2Fb?x=1+2&y=%26&x=3&z")
                 .unwrap();
@@ -253,7 +253,7 @@ mod tests {
             ("query.z", Some("")),
             ("query.w", None),
         ] {
-            assert_eq!(said(&request, name).as_deref(), value, "{name}");
+            assert_eq!(attribute_text(&request, name).as_deref(), value, "{name}");
         }
         assert!(parse_request_line("GET /a HTTP/1.1").is_ok());
         assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_request_says_why() {
+    fn invalid_text_is_refused_with_a_reason() {
         for (text, reason) in [
             (
                 "POST",
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_joined_and_tell_host_and_cookies() {
+    fn headers_are_joined_and_set_host_and_cookies() {
         let mut request = RequestDescription::default();
         for text in [
             "X-Tag: a",
@@ -331,7 +331,11 @@ mod tests {
             ("cookie.lang", "en"),
             ("host", "[2001:db8::1]"),
         ] {
-            assert_eq!(said(&request, name).as_deref(), Some(value), "{name}");
+            assert_eq!(
+                attribute_text(&request, name).as_deref(),
+                Some(value),
+                "{name}"
+            );
         }
     }
 }

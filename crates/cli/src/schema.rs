@@ -1,6 +1,6 @@
-//! `tollgate schema`: what a policy file may say, for editors.
+//! `tollgate schema`: prints the JSON Schema of policy files, for editors.
 //!
-//! Must not know: what is in it.
+//! Must not know: what the schema contains.
 
 use crate::json;
 use crate::output::CommandError;

@@ -1,6 +1,6 @@
-//! `tollgate settings`: every setting of the server as a page, written from the definitions that the command line is parsed by.
+//! `tollgate settings`: prints all settings of `serve` as Markdown, from the definitions that clap parses.
 //!
-//! `docs/settings.md` is what it prints; a test compares them. Must not know: what any setting does.
+//! A test compares `docs/settings.md` with the output. Must not know: what the settings do.
 
 use clap::{Arg, Command};
 
@@ -15,7 +15,7 @@ A setting is a flag or an environment variable; the flag wins. If a setting is i
 it listens.
 ";
 
-/// Prints the page of this command.
+/// Prints the settings of this command.
 pub(crate) fn print_page(serve: &Command) -> Result<(), CommandError> {
     print(&page(serve))
 }
@@ -40,7 +40,7 @@ fn page(serve: &Command) -> String {
     page
 }
 
-/// What is particular to this command.
+/// The arguments of this command, without those of all commands.
 fn settings(serve: &Command) -> impl Iterator<Item = &Arg> {
     serve
         .get_arguments()

@@ -94,7 +94,7 @@ impl<S: StateStore> Engine<S> {
         let mut table = limit_ids.lock();
         let prepared = registry.prepare(rules, &table, 1, &store)?;
         for (_, new) in prepared.generation.quotas(None) {
-            store.learn(new);
+            store.add_limit(new);
         }
         *table = prepared.limit_ids;
         drop(table);
@@ -128,17 +128,17 @@ impl<S: StateStore> Engine<S> {
             if let Some(old) = old.filter(|old| *old != new)
                 && (carried.insert(new.id) || !new.limit.has_to_carry_over(&old.limit))
             {
-                self.store.replace(old, new);
+                self.store.replace_limit(old, new);
             }
         }
         // A replaced quota may still be the quota of another tier.
         for (_, new) in generation.quotas(None) {
-            self.store.learn(new);
+            self.store.add_limit(new);
         }
         self.apply_overrides(&generation, &registry.operator_state);
         self.current.store(Arc::new(generation));
         for id in retired {
-            self.store.forget(id);
+            self.store.remove_limit(id);
         }
         *table = new_table;
         Ok(generation_number)
@@ -297,7 +297,7 @@ impl<S: StateStore> Engine<S> {
     pub(crate) fn apply_overrides(&self, generation: &Generation, controls: &OperatorState) {
         let (snapshot, quotas) = control::compile_snapshot(generation, controls);
         for limit in &quotas {
-            self.store.learn(limit);
+            self.store.add_limit(limit);
         }
         generation.overrides().replace(snapshot);
     }

@@ -60,13 +60,13 @@ impl LimitIdAllocator {
             };
             let new = IdentifiedLimit { id, limit: *limit };
             if let Some(old) = old.get(&id).filter(|old| ***old != new) {
-                store.replace(old, &new);
+                store.replace_limit(old, &new);
             }
-            store.learn(&new);
+            store.add_limit(&new);
         }
         let swapped = swap(ids.into());
         for id in retired {
-            store.forget(id);
+            store.remove_limit(id);
         }
         *table = new_table;
         Ok(swapped)

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_store::{Op, QuotaCheck, ReplyNote, StoreError, StoreReply};
 
 use crate::sharing::Sharing;

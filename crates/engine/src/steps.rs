@@ -5,7 +5,7 @@
 //! their own. Must not know: what is asked and why, how a fleet answers.
 
 use arrayvec::ArrayVec;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{QuotaCheck, Store, StoreError, StoreReply};
 

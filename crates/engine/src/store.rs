@@ -13,18 +13,18 @@ pub trait StateStore: Store {
     fn now(&self) -> Timestamp;
 
     /// A quota is in force from now on, beside all others with the same id.
-    fn learn(&self, limit: &IdentifiedLimit) {
+    fn add_limit(&self, limit: &IdentifiedLimit) {
         let _ = limit;
     }
 
     /// A quota replaces another with the same id and algorithm. Debts stay.
-    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+    fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         let _ = old;
-        self.learn(new);
+        self.add_limit(new);
     }
 
     /// A limit was removed; its states are no longer used.
-    fn forget(&self, id: LimitId) {
+    fn remove_limit(&self, id: LimitId) {
         let _ = id;
     }
 
@@ -38,16 +38,16 @@ impl<S: StateStore> StateStore for Arc<S> {
         (**self).now()
     }
 
-    fn learn(&self, limit: &IdentifiedLimit) {
-        (**self).learn(limit);
+    fn add_limit(&self, limit: &IdentifiedLimit) {
+        (**self).add_limit(limit);
     }
 
-    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
-        (**self).replace(old, new);
+    fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+        (**self).replace_limit(old, new);
     }
 
-    fn forget(&self, id: LimitId) {
-        (**self).forget(id);
+    fn remove_limit(&self, id: LimitId) {
+        (**self).remove_limit(id);
     }
 
     fn erase(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> bool {
@@ -60,15 +60,15 @@ impl<C: Clock> StateStore for MemoryStore<C> {
         Self::now(self)
     }
 
-    fn learn(&self, limit: &IdentifiedLimit) {
+    fn add_limit(&self, limit: &IdentifiedLimit) {
         Self::add_limit(self, limit);
     }
 
-    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+    fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         Self::replace_limit(self, old, new);
     }
 
-    fn forget(&self, id: LimitId) {
+    fn remove_limit(&self, id: LimitId) {
         Self::remove_limit(self, id);
     }
 

@@ -112,7 +112,7 @@ impl VerdictBuilder {
     fn conclude_from_many(&mut self) {
         let enforced = |state: &&LimitState| state.enforcement == EnforcementMode::Enforced;
         let states = self.states().iter().filter(enforced);
-        let all: compose::Verdict = states.clone().map(|state| state.outcome).collect();
+        let all: compose::BatchOutcome = states.clone().map(|state| state.outcome).collect();
         let tightest = || {
             let states = states.clone().enumerate();
             let tightest = states.reduce(|best, next| {

@@ -1,40 +1,40 @@
-//! Protobuf's wire format: fields read one by one out of the bytes that came, and written straight into those that go.
+//! Protobuf's wire format: reads fields from a byte slice and writes them to a byte vector.
 //!
-//! Nothing is copied and nothing allocated to read; unknown fields are skipped, as the format asks. Must not know: which
-//! messages there are.
+//! Reading copies and allocates nothing; unknown fields are skipped, as the format requires. Must not know: which messages
+//! exist.
 
 use std::fmt;
 
-/// How deep groups may lie in each other. Nobody has sent any for fifteen years.
+/// The deepest nesting of groups, which are deprecated.
 const MAX_GROUP_DEPTH: u32 = 16;
 
-/// The fields of one message, in the order in which they were sent.
+/// The fields of a message, in the order in which they were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageFields<'a> {
     rest: &'a [u8],
 }
 
-/// What a field holds, as far as the wire says.
+/// The value of a field by its wire type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireValue<'a> {
-    /// Numbers, truths and enumerations.
+    /// Integers, booleans and enumerations.
     Number(u64),
-    /// Texts, bytes and messages.
+    /// Strings, bytes and messages.
     Bytes(&'a [u8]),
-    /// Of a fixed width, or a group: none of ours has such a field.
+    /// A fixed-width number or a group. None of the messages here has such a field.
     Other,
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// It ends in the middle of a field.
+    /// The message ends in the middle of a field.
     Truncated,
-    /// A number is longer than any number.
+    /// A varint has more than ten bytes.
     Number,
-    /// A field has a number or a type that there is not.
+    /// A field has an invalid number or type.
     Field,
-    /// A text is not UTF-8.
+    /// A string is not UTF-8.
     Text(&'static str),
 }
 
@@ -45,10 +45,10 @@ impl<'a> MessageFields<'a> {
         Self { rest: message }
     }
 
-    /// The next field, or nothing at the end.
+    /// The next field, or `None` at the end.
     ///
     /// # Errors
-    /// The bytes are no message.
+    /// The bytes are not a message.
     pub fn next_field(&mut self) -> Result<Option<(u64, WireValue<'a>)>, WireError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -77,7 +77,7 @@ impl<'a> MessageFields<'a> {
         let mut number = 0_u64;
         for (index, byte) in self.rest.iter().enumerate().take(10) {
             let shift = u32::try_from(index).unwrap_or(0).saturating_mul(7);
-            // Of the tenth byte one bit fits; the rest is cut off, as everybody does.
+            // One bit of the tenth byte fits; the others are dropped, as in other implementations.
             number |= u64::from(byte & 0x7f).wrapping_shl(shift);
             if byte & 0x80 == 0 {
                 self.rest = self.rest.get(index.saturating_add(1)..).unwrap_or_default();
@@ -107,7 +107,7 @@ impl<'a> MessageFields<'a> {
         Ok(WireValue::Other)
     }
 
-    /// Passes over a group, which ends where its end says so.
+    /// Skips a group up to its end tag.
     fn group(&mut self) -> Result<WireValue<'a>, WireError> {
         let mut depth = 1_u32;
         while depth > 0 {
@@ -126,7 +126,7 @@ impl<'a> MessageFields<'a> {
     }
 }
 
-/// A text of a message.
+/// Decodes a string field.
 pub fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, WireError> {
     std::str::from_utf8(bytes).map_err(|_not_utf8| WireError::Text(field))
 }
@@ -142,19 +142,19 @@ impl fmt::Display for WireError {
     }
 }
 
-/// A message that is being written, at the end of what is there.
+/// Appends fields of a message to a buffer.
 #[derive(Debug)]
 pub struct MessageWriter<'a> {
     out: &'a mut Vec<u8>,
 }
 
 impl<'a> MessageWriter<'a> {
-    /// Appends to these bytes.
+    /// A writer that appends to `out`.
     pub const fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out }
     }
 
-    /// A number, unless it is zero: that is what a field that is missing means.
+    /// A number, unless it is zero, which is the default of a missing field.
     pub fn number(&mut self, field: u32, number: u64) {
         if number != 0 {
             self.varint(u64::from(field) << 3);
@@ -162,43 +162,43 @@ impl<'a> MessageWriter<'a> {
         }
     }
 
-    /// A text, unless it is empty.
+    /// A string, unless it is empty.
     pub fn text(&mut self, field: u32, text: &[u8]) {
         if !text.is_empty() {
             self.bytes(field, text);
         }
     }
 
-    /// Bytes, even if there are none: an element of a list, or an alternative.
+    /// Bytes, even if empty: an element of a repeated field, or a member of a `oneof`.
     pub fn bytes(&mut self, field: u32, bytes: &[u8]) {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(bytes.len() as u64);
         self.out.extend_from_slice(bytes);
     }
 
-    /// A number of 64 bits with a fraction, even if it is zero.
+    /// A double, even if it is zero.
     pub fn double(&mut self, field: u32, number: f64) {
         self.varint(u64::from(field) << 3 | 1);
         self.out.extend_from_slice(&number.to_le_bytes());
     }
 
-    /// A truth or an enumeration, even if it is zero: an alternative.
+    /// A boolean or an enumeration, even if it is zero: a member of a `oneof`.
     pub fn oneof_number(&mut self, field: u32, number: u64) {
         self.varint(u64::from(field) << 3);
         self.varint(number);
     }
 
-    /// A message within this one.
+    /// A nested message.
     pub fn message(&mut self, field: u32, write: impl FnOnce(&mut MessageWriter<'_>)) {
         self.varint(u64::from(field) << 3 | 2);
-        // Most are shorter than 128 bytes, so there is one byte for the length, and the rest moves where there is not.
+        // Most messages are shorter than 128 bytes, so one byte is reserved for the length. A longer one is moved.
         let at = self.out.len();
         self.out.push(0);
         write(&mut MessageWriter { out: self.out });
         let length = self.out.len().saturating_sub(at).saturating_sub(1);
         if let Ok(short @ 0..0x80) = u8::try_from(length) {
-            if let Some(place) = self.out.get_mut(at) {
-                *place = short;
+            if let Some(byte) = self.out.get_mut(at) {
+                *byte = short;
             }
             return;
         }
@@ -217,19 +217,19 @@ impl<'a> MessageWriter<'a> {
     }
 }
 
-/// A number in sevens of bits, the lowest first.
+/// Encodes a varint: seven bits per byte, lowest first.
 fn encode_varint(mut number: u64) -> ([u8; 10], usize) {
     let mut digits = [0; 10];
     let mut count = 0;
-    for place in &mut digits {
+    for byte in &mut digits {
         count += 1;
         let low = u8::try_from(number & 0x7f).unwrap_or(0);
         number >>= 7;
         if number == 0 {
-            *place = low;
+            *byte = low;
             break;
         }
-        *place = low | 0x80;
+        *byte = low | 0x80;
     }
     (digits, count)
 }
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_fields_are_read_back() {
         let mut out = Vec::new();
         let mut writer = MessageWriter::new(&mut out);
         for number in [1, 127, 128, 16_384, u64::MAX] {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_types_are_skipped_and_impossible_ones_refused() {
+    fn unknown_types_are_skipped_and_invalid_ones_refused() {
         let fixed = [0x09, 1, 2, 3, 4, 5, 6, 7, 8, 0x15, 1, 2, 3, 4, 0x18, 7];
         let read = fields(&fixed).unwrap();
         assert_eq!(

@@ -1,6 +1,6 @@
-//! [`EnvoyService`]: what Envoy asks, answered over a rate limit service.
+//! [`EnvoyService`]: Envoy's services over a rate limit service.
 //!
-//! Must not know: gRPC, sockets, how anything is decided.
+//! Must not know: gRPC, sockets, how requests are decided.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -20,24 +20,23 @@ use tollgate_store::register::RegisterSnapshot;
 use crate::config::{EnvoyPolicy, Modes};
 use crate::engine::{EnvoyEngine, EnvoyReloader, SharedStore};
 use crate::rlqs::{QuotaBounds, QuotaCounts, SharedQuotaTable};
-use crate::rls::{RulePolicies, overrides};
+use crate::rls::{RulePolicies, override_policy};
 
 /// Envoy's rate limit service (RLS) and rate limit quota service (RLQS) over a rate limit service.
 pub struct EnvoyService<C> {
     service: Arc<RateLimitService<C>>,
     rules: DescriptorRules<C>,
-    /// Whether files of envoyproxy/ratelimit decide, and not the service's policy.
+    /// Whether files of envoyproxy/ratelimit decide instead of the service's policy.
     by_files: bool,
     pub(crate) rule_policies: RulePolicies,
     pub(crate) quotas: SharedQuotaTable,
 }
 
-/// Rules that count descriptors as envoyproxy/ratelimit does. Where a policy decides, they count limits that come with
-/// descriptors.
+/// The rules that count descriptors as envoyproxy/ratelimit does. If a policy decides, they count only overrides.
 enum DescriptorRules<C> {
-    /// From somewhere else.
+    /// Fixed rules.
     Static(EnvoyEngine<SharedStore<C>>),
-    /// From files, which are loaded again.
+    /// Rules of files, which are reloaded.
     Reloaded(Arc<EnvoyReloader<SharedStore<C>>>),
 }
 
@@ -45,9 +44,9 @@ impl<C: Clock> EnvoyService<C> {
     /// Decides by the policy of the service.
     ///
     /// # Errors
-    /// There are more states than numbers for them.
+    /// There are more limits than limit ids.
     pub fn new(service: Arc<RateLimitService<C>>) -> Result<Self, LimitIdsExhausted> {
-        let engine = engine(&service, overrides())?;
+        let engine = engine(&service, override_policy())?;
         Ok(Self::with_rules(
             service,
             DescriptorRules::Static(engine),
@@ -55,10 +54,10 @@ impl<C: Clock> EnvoyService<C> {
         ))
     }
 
-    /// Decides by files of envoyproxy/ratelimit that were read elsewhere.
+    /// Decides by a loaded configuration of envoyproxy/ratelimit.
     ///
     /// # Errors
-    /// There are more counters than numbers for them.
+    /// There are more counters than limit ids.
     pub fn from_config(
         service: Arc<RateLimitService<C>>,
         files: EnvoyPolicy,
@@ -74,7 +73,7 @@ impl<C: Clock> EnvoyService<C> {
     /// Decides by the files of envoyproxy/ratelimit at a path: one file, or a directory of files.
     ///
     /// # Errors
-    /// Everything that is wrong with the files.
+    /// All problems of the files.
     pub fn from_path(
         service: Arc<RateLimitService<C>>,
         path: &Path,
@@ -101,14 +100,14 @@ impl<C: Clock> EnvoyService<C> {
         }
     }
 
-    /// The same service, which assigns quotas within these bounds.
+    /// Sets the bounds of quota assignments.
     #[must_use]
     pub fn with_quota_bounds(mut self, bounds: QuotaBounds) -> Self {
         self.quotas = SharedQuotaTable::new(bounds, self.service.now());
         self
     }
 
-    /// The same over a service that is configured by `change`. A service that is shared already stays as it is.
+    /// Configures the service by `change`. A service that is already shared stays as it is.
     #[must_use]
     pub fn map_service(
         mut self,
@@ -124,19 +123,19 @@ impl<C: Clock> EnvoyService<C> {
         self
     }
 
-    /// The service below.
+    /// The rate limit service.
     #[must_use]
     pub const fn service(&self) -> &Arc<RateLimitService<C>> {
         &self.service
     }
 
-    /// Whether files of envoyproxy/ratelimit decide. Then only what Envoy asks is answered.
+    /// Whether files of envoyproxy/ratelimit decide. Then only Envoy's requests are answered.
     #[must_use]
     pub const fn is_by_files(&self) -> bool {
         self.by_files
     }
 
-    /// What loads the file or files that decide, whichever kind they are, if there are any.
+    /// The reloader of the policy or of the files, whichever decides, if it is from files.
     pub fn reloader(&self) -> Option<Arc<dyn ReloadHandle>>
     where
         C: 'static,
@@ -150,7 +149,7 @@ impl<C: Clock> EnvoyService<C> {
         }
     }
 
-    /// The status of the file or files that decide, if there are any.
+    /// The reload status of the policy or of the files, whichever decides, if it is from files.
     #[must_use]
     pub fn file_status(&self) -> Option<ReloadStatus> {
         match &self.rules {
@@ -168,13 +167,13 @@ impl<C: Clock> EnvoyService<C> {
         }
     }
 
-    /// What every rule of the files does, a line each, if files decide.
+    /// The explanation of each rule of the files, one line each. `None` if a policy decides.
     #[must_use]
     pub fn explain_rules(&self) -> Option<Vec<String>> {
         self.by_files.then(|| self.engine().explain())
     }
 
-    /// What every rule of the files has decided, and limits that came with requests where any did.
+    /// The totals of each rule of the files, and of overrides that were used.
     #[must_use]
     pub fn rule_totals(&self) -> Vec<(Box<str>, LimitTotals)> {
         let mut counted = self.engine().rule_totals();
@@ -183,10 +182,10 @@ impl<C: Clock> EnvoyService<C> {
         counted
     }
 
-    /// Halts a limit or all limits, or lets them go on: the kill switch. Where files decide it puts them into shadow mode.
+    /// Switches a limit or all limits, or back: the kill switch. If files decide, it sets their shadow mode.
     ///
     /// # Errors
-    /// There is no such limit, or the switch is not possible.
+    /// The limit does not exist, or the switch is invalid.
     pub fn switch(
         &self,
         limit: Option<&str>,
@@ -195,13 +194,13 @@ impl<C: Clock> EnvoyService<C> {
     ) -> Result<(), OperatorError> {
         self.service.control().switch(limit, to, by)?;
         if self.by_files {
-            // There are no limits of ours then, so this was everything. What files decide is always counted.
+            // If files decide, the policy has no limits, so this was the switch for all. Files always count.
             self.set_shadow(to.halt.is_some());
         }
         Ok(())
     }
 
-    /// Puts everything that files decide into shadow mode, or out of it.
+    /// Sets or clears the shadow mode of the files.
     fn set_shadow(&self, is_halted: bool) {
         let engine = self.engine();
         engine.set_modes(Modes {
@@ -210,7 +209,7 @@ impl<C: Clock> EnvoyService<C> {
         });
     }
 
-    /// What clients of RLQS were assigned so far.
+    /// The counters of RLQS.
     #[must_use]
     pub fn quota_counts(&self) -> QuotaCounts {
         self.quotas.counts()
@@ -274,14 +273,14 @@ impl<C: Clock + 'static> LocalNode for EnvoyService<C> {
         self.service.resend_changes(lost_after);
     }
 
-    fn apply_snapshot(&self, said: &RegisterSnapshot) -> SyncOutcome {
-        let adopted = self.service.apply_snapshot(said);
+    fn apply_snapshot(&self, snapshot: &RegisterSnapshot) -> SyncOutcome {
+        let outcome = self.service.apply_snapshot(snapshot);
         if self.by_files {
-            // There are no limits of ours then, so the switch over everything is all there is.
+            // If files decide, the policy has no limits, so only the switch for all matters.
             let everything = self.service.engine().control().global_switch();
             self.set_shadow(everything.halt.is_some());
         }
-        adopted
+        outcome
     }
 
     fn pending_counts(&self) -> (usize, u64) {

@@ -2,7 +2,7 @@
 //!
 //! Must not know: how batches are decided on two tiers, transports.
 
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_engine::{
     CheckOptions, Engine, KeyState, Response, SettleAction, Sharing, StateStore, StoreSteps,
     Ticket, Verdict, checks,

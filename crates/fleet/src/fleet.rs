@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tollgate_core::Timestamp;
 use tollgate_engine::{StateStore, Ticket};
 use tollgate_store::{
-    Lender, QuotaCheck, RemoteStore, StoreError, StoreErrorKind, StoreKey, StoreReply,
+    LeaseBroker, QuotaCheck, RemoteStore, StoreError, StoreErrorKind, StoreKey, StoreReply,
 };
 
 use crate::abandoned_tickets::AbandonedTickets;
@@ -41,7 +41,7 @@ pub struct Fleet {
     pub(crate) denials: DenialCache,
     pub(crate) singleflight: Singleflight,
     /// Grants leases of limits with `consistency: leased`. Without a broker such limits are exact.
-    pub(crate) lease_broker: Option<Arc<dyn Lender>>,
+    pub(crate) lease_broker: Option<Arc<dyn LeaseBroker>>,
     pub(crate) leases: LocalLeases,
     pub(crate) reconciler: Reconciler,
     pub(crate) local_quotas: LocalQuotas,
@@ -98,7 +98,7 @@ impl Fleet {
 
     /// The same node with a lease broker.
     #[must_use]
-    pub fn with_lease_broker(mut self, broker: Arc<dyn Lender>) -> Self {
+    pub fn with_lease_broker(mut self, broker: Arc<dyn LeaseBroker>) -> Self {
         self.lease_broker = Some(broker);
         self
     }

@@ -7,7 +7,7 @@
 use tollgate_core::{Outcome, Receipt};
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_policy::model::Consistency;
-use tollgate_store::{Lender, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
+use tollgate_store::{LeaseBroker, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use crate::breaker::Breaker;
 use crate::decision_source::DecisionSource;
@@ -135,7 +135,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
     /// Requests a lease and spends from it. `None`: the broker is unavailable.
     async fn borrow(
         &self,
-        broker: &dyn Lender,
+        broker: &dyn LeaseBroker,
         partition: usize,
         check: &QuotaCheck<'_>,
         slot_key: Option<StoreKey<'_>>,

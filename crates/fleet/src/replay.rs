@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use crate::fleet::Fleet;
@@ -224,9 +224,13 @@ impl Fleet {
         Ok(())
     }
 
-    async fn replay_one(&self, key: &[u8], spend: &UnreportedSpend) -> Result<Verdict, StoreError> {
+    async fn replay_one(
+        &self,
+        key: &[u8],
+        spend: &UnreportedSpend,
+    ) -> Result<BatchOutcome, StoreError> {
         let Ok(key) = StoreKey::new(key) else {
-            return Ok(Verdict::default());
+            return Ok(BatchOutcome::default());
         };
         let checks = [QuotaCheck {
             key,

@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 use tollgate_core::Outcome;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_engine::{Sharing, StateStore};
 use tollgate_store::{Op, QuotaCheck, ReplyNote, StoreError, StoreReply};

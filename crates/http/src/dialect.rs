@@ -1,25 +1,25 @@
-//! The dialects by name, and which of them can be spoken at once.
+//! The dialects of rate limit header fields, and which of them can be combined.
 //!
-//! Must not know: how any of them is written.
+//! Must not know: how a dialect is written.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A way of telling clients about limits. `docs/headers.md` shows an example of each.
+/// A set of header fields that report limits to clients. `docs/headers.md` shows an example of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dialect {
     /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-08 to -11: every limit, by name.
     Draft11,
-    /// The draft after that, as its editors have it: other letters, costs, and partitions explained. It may still change.
+    /// The editors' copy after draft 11: other parameter names, costs, and partition dimensions. It may still change.
     Next,
     /// Revision 07: one limit, as a dictionary.
     Draft07,
     /// Revisions 04 to 06: one limit, in three fields, and the policies in a fourth.
     Draft06,
-    /// Revision 03: the same with the policies behind the limit.
+    /// Revision 03: the same, with the policies listed after the limit.
     Draft03,
-    /// What Envoy calls `DRAFT_VERSION_03`: the same with `X-` and names.
+    /// Envoy's `DRAFT_VERSION_03`: the same with the prefix `X-` and policy names.
     Envoy,
     /// `X-RateLimit-*` whose reset is a number of seconds to wait.
     XRateLimit,
@@ -27,19 +27,19 @@ pub enum Dialect {
     XRateLimitEpoch,
     /// `X-RateLimit-*` whose reset is milliseconds since 1970.
     XRateLimitEpochMillis,
-    /// `X-RateLimit-*` as Discord has them, with a bucket, a scope and fractions of seconds.
+    /// Discord's `X-RateLimit-*`: with a bucket, a scope and fractions of seconds.
     Discord,
-    /// `X-RateLimit-*` as GitHub has them, with what is used and a resource.
+    /// GitHub's `X-RateLimit-*`: with the used quota and a resource.
     GitHub,
 }
 
-/// The fields of the later drafts.
+/// The fields that drafts 07 and later share.
 const DICTIONARY: &[&str] = &["ratelimit", "ratelimit-policy"];
-/// The field that all `X-RateLimit-*` have.
+/// The field that all `X-RateLimit-*` dialects share.
 const X_LIMIT: &[&str] = &["x-ratelimit-limit"];
 
 impl Dialect {
-    /// Every dialect, in the order in which several are written.
+    /// Every dialect, in the order in which fields are written.
     pub const ALL: [Self; 11] = [
         Self::Draft11,
         Self::Next,
@@ -54,13 +54,13 @@ impl Dialect {
         Self::GitHub,
     ];
 
-    /// The name that settings use.
+    /// The dialect's name in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.properties().name
     }
 
-    /// Everything that the rest of the workspace wants to know of a dialect, but how it is written.
+    /// The dialect's properties.
     const fn properties(self) -> DialectProperties {
         match self {
             Self::Draft11 => DialectProperties::new("draft-11", DICTIONARY).with_partitions(),
@@ -83,23 +83,25 @@ impl Dialect {
         }
     }
 
-    /// Whether it says when, and not only after how long: then an answer needs the time.
+    /// Whether it sends times as well as delays. Then rendering needs the current time.
     #[must_use]
     pub const fn sends_time(self) -> bool {
         self.properties().sends_time
     }
 
-    /// Whether it says whose quota it is, as a digest.
+    /// Whether it sends a digest of the partition key.
     #[must_use]
     pub const fn sends_partitions(self) -> bool {
         self.properties().sends_partitions
     }
 
-    /// A field that both write, each in its own way, so that no client could read it.
+    /// A field that both dialects write in different formats.
     fn conflicting_field(self, other: Self) -> Option<&'static str> {
-        let theirs = other.properties().contested;
-        let ours = self.properties().contested.iter();
-        ours.copied().find(|field| theirs.contains(field))
+        let other_fields = other.properties().contested;
+        let own_fields = self.properties().contested.iter();
+        own_fields
+            .copied()
+            .find(|field| other_fields.contains(field))
     }
 
     const fn bit(self) -> u16 {
@@ -107,14 +109,14 @@ impl Dialect {
     }
 }
 
-/// What a dialect is called and what it sends.
+/// A dialect's name and what it sends.
 struct DialectProperties {
     name: &'static str,
-    /// The fields that it writes, in lowercase, as far as others write them too.
+    /// Those of its fields that other dialects write too, in lowercase.
     contested: &'static [&'static str],
-    /// Whether it says when, and not only after how long.
+    /// Whether it sends times as well as delays.
     sends_time: bool,
-    /// Whether it says whose quota it is, as a digest.
+    /// Whether it sends a digest of the partition key.
     sends_partitions: bool,
 }
 
@@ -148,7 +150,7 @@ impl fmt::Display for Dialect {
 impl FromStr for Dialect {
     type Err = InvalidDialect;
 
-    /// The dialect of that name. Revisions that are written alike are one dialect.
+    /// Parses a dialect's name. Revisions with the same format are one dialect.
     fn from_str(name: &str) -> Result<Self, InvalidDialect> {
         match name {
             "draft-08" | "draft-09" | "draft-10" => return Ok(Self::Draft11),
@@ -160,7 +162,7 @@ impl FromStr for Dialect {
     }
 }
 
-/// The dialects of an answer: those that were chosen, or none. At most one of those that share a field.
+/// The dialects of a response, or none. Dialects that write the same field differently cannot be combined.
 ///
 /// ```
 /// use tollgate_http::{Dialect, Dialects};
@@ -180,13 +182,13 @@ impl FromStr for Dialect {
 pub struct Dialects(u16);
 
 impl Dialects {
-    /// No field but those that a denial needs: `Retry-After` and `Cache-Control`.
+    /// No rate limit fields. A denial still has `Retry-After` and `Cache-Control`.
     pub const NONE: Self = Self(0);
 
-    /// These dialects at once.
+    /// A combination of dialects.
     ///
     /// # Errors
-    /// Two of them write the same field, each in its own way.
+    /// Two of them write the same field in different formats.
     pub fn new(dialects: &[Dialect]) -> Result<Self, InvalidDialect> {
         let mut all = Self::NONE;
         for dialect in dialects {
@@ -195,10 +197,10 @@ impl Dialects {
         Ok(all)
     }
 
-    /// One more dialect. Naming one twice is naming it once.
+    /// Adds a dialect. Adding it twice has no effect.
     ///
     /// # Errors
-    /// It shares a field with one that is there.
+    /// It writes a field in another format than a dialect that was added before.
     pub fn with(self, dialect: Dialect) -> Result<Self, InvalidDialect> {
         for other in self.iter().filter(|other| *other != dialect) {
             if let Some(field) = dialect.conflicting_field(other) {
@@ -211,17 +213,17 @@ impl Dialects {
         Ok(Self(self.0 | dialect.bit()))
     }
 
-    /// Whether this one is among them.
+    /// Whether it includes this dialect.
     #[must_use]
     pub const fn contains(self, dialect: Dialect) -> bool {
         self.0 & dialect.bit() != 0
     }
 
-    /// Them, in the order in which they are written.
+    /// The dialects, in the order in which their fields are written.
     pub fn iter(self) -> impl Iterator<Item = Dialect> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
-            // Bits are in the order of the list. Taking the lowest each time costs nothing for those that are not there.
+            // Bits are in the order of `Dialect::ALL`. Taking the lowest set bit skips absent dialects.
             let lowest = usize::try_from(rest.trailing_zeros()).unwrap_or(usize::MAX);
             rest &= rest.saturating_sub(1);
             Dialect::ALL.get(lowest).copied()
@@ -230,7 +232,7 @@ impl Dialects {
 }
 
 impl fmt::Display for Dialects {
-    /// As it is read.
+    /// The format that [`FromStr`] parses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::NONE {
             return f.write_str("none");
@@ -244,7 +246,7 @@ impl fmt::Display for Dialects {
 }
 
 impl Default for Dialects {
-    /// The current draft alone.
+    /// Only the current draft.
     fn default() -> Self {
         Self(Dialect::Draft11.bit())
     }
@@ -259,7 +261,7 @@ impl From<Dialect> for Dialects {
 impl FromStr for Dialects {
     type Err = InvalidDialect;
 
-    /// Names with commas between them, or `none`. `off` means `none` too.
+    /// Parses names separated by commas, or `none`. `off` is an alias of `none`.
     fn from_str(list: &str) -> Result<Self, InvalidDialect> {
         let is_none = |name: &str| matches!(name, "none" | "off");
         if is_none(list.trim()) {
@@ -280,10 +282,10 @@ impl FromStr for Dialects {
     }
 }
 
-/// A dialect that there is not, or that cannot be spoken beside another.
+/// The dialect is unknown, or conflicts with another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidDialect {
-    /// The name that was given, or the beginning of it.
+    /// The name that was given, cut to 64 characters.
     pub name: String,
     reason: InvalidDialectReason,
 }
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_what_there_is() {
+    fn errors_list_the_known_dialects() {
         let error = |list: &str| list.parse::<Dialects>().unwrap_err().to_string();
         assert_eq!(
             error("draft-12"),
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_reads_back() {
+    fn the_displayed_dialects_parse_back() {
         for list in ["none", "draft-11", "draft-11,draft-03,github"] {
             let dialects: Dialects = list.parse().unwrap();
             assert_eq!(dialects.to_string(), list);
@@ -384,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_each_family_may_be_spoken_at_once() {
+    fn one_dialect_of_each_family_can_be_combined() {
         let all: Dialects = "github, draft-03 ,draft-11,github".parse().unwrap();
         let expected = [Dialect::Draft11, Dialect::Draft03, Dialect::GitHub];
         assert!(all.iter().eq(expected));

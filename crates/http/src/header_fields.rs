@@ -1,10 +1,10 @@
-//! The buffer that header fields are written into: kept by the caller, filled anew for each answer.
+//! A reusable buffer of header fields.
 //!
-//! Must not know: dialects, or which header library takes the fields over.
+//! Must not know: dialects, header libraries.
 
-/// Header fields, in the order in which they were written. Names are lowercase, as HTTP/2 wants them and HTTP/1 allows.
+/// Header fields, in the order in which they were written. Names are lowercase, as HTTP/2 requires and HTTP/1 allows.
 ///
-/// Once it has grown to the size of an answer, filling it again allocates nothing.
+/// Once the buffer has grown to the size of a response, filling it again allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderFields {
     text: Vec<u8>,
@@ -14,17 +14,17 @@ pub struct HeaderFields {
 #[derive(Clone, Copy, Debug)]
 struct FieldSpan {
     name: &'static str,
-    /// Where the value ends in the text. It begins where the one before ends.
+    /// The end of the value in `text`. It begins at the end of the field before.
     end: usize,
     merge: Merge,
 }
 
-/// What to do with a field that the response already has, from whoever is behind us. It is never replaced.
+/// How to merge a field into a response that already has it. The existing field is never replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Merge {
-    /// Add another line: the field is a list, and both are true.
+    /// Add another line: the field is a list.
     Append,
-    /// Leave theirs alone: two lines of this field would be misread, and theirs may be the stricter.
+    /// Keep the existing field and drop ours: two lines would be misread, and the existing one may be stricter.
     KeepExisting,
 }
 
@@ -35,12 +35,12 @@ pub struct HeaderField<'a> {
     pub name: &'static str,
     /// Its value: printable ASCII.
     pub value: &'a [u8],
-    /// What to do where the response has it already.
+    /// How to merge it into a response that already has it.
     pub merge: Merge,
 }
 
 impl HeaderFields {
-    /// An empty buffer, which has not allocated anything yet.
+    /// An empty buffer that has allocated nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -49,7 +49,7 @@ impl HeaderFields {
         }
     }
 
-    /// A buffer with room for this many bytes of values, and for the fields of every dialect at once.
+    /// A buffer with capacity for `bytes` of values and for the fields of every dialect.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl HeaderFields {
         }
     }
 
-    /// Forgets the fields and keeps the room.
+    /// Removes the fields and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.text.clear();
         self.fields.clear();
@@ -66,10 +66,10 @@ impl HeaderFields {
 
     /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
-        self.fields().map(|word| (word.name, word.value))
+        self.fields().map(|field| (field.name, field.value))
     }
 
-    /// Names and values, and what to do with those that are there already.
+    /// Names, values and merge rules.
     pub fn fields(&self) -> impl Iterator<Item = HeaderField<'_>> {
         let mut start = 0;
         self.fields.iter().map(move |field| {
@@ -83,26 +83,26 @@ impl HeaderFields {
         })
     }
 
-    /// The value of a field, by its name in lowercase.
+    /// The value of a field by its lowercase name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.iter()
             .find_map(|(other, value)| (other == name).then_some(value))
     }
 
-    /// How many fields there are.
+    /// The number of fields.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no fields.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Adds a field with what `value` writes; none if it writes nothing.
+    /// Adds a field with the value that `value` writes. If it writes nothing, no field is added.
     pub(crate) fn push(
         &mut self,
         name: &'static str,

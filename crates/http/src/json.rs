@@ -1,10 +1,10 @@
-//! JSON strings, escaped while they are written into a buffer that the caller keeps.
+//! Writes JSON strings into a buffer, escaping them on the way.
 //!
-//! Must not know: what is said.
+//! Must not know: what the strings contain.
 
 use std::fmt::{self, Display, Write};
 
-/// The text as a JSON string, quotes included.
+/// Appends the text as a JSON string, quotes included.
 pub(crate) fn push_string(out: &mut Vec<u8>, text: impl Display) {
     out.push(b'"');
     // Writing into memory cannot fail; the `Result` belongs to the trait.
@@ -12,7 +12,7 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: impl Display) {
     out.push(b'"');
 }
 
-/// The bytes that a JSON string cannot hold as they are.
+/// The bytes that a JSON string must escape.
 #[expect(
     clippy::indexing_slicing,
     reason = "it is computed while compiling, where an index out of bounds is an error"

@@ -1,8 +1,9 @@
-//! The words for a decision on the wire: RateLimit fields, `Retry-After`, problem details, and who is asking.
+//! HTTP rate limit semantics: `RateLimit` header fields, `Retry-After`, problem details, and client addresses.
 //!
-//! Translates what `tollgate-core` answers into text. Must not know: stores, sockets, any HTTP library. A transport hands
-//! in where every limit stands ([`Standing`], [`Answer`]) and copies header fields out of a buffer that it keeps
-//! ([`Words`]), and it hands in what the network says of a client ([`Clients`]) and gets the address to count.
+//! Turns outcomes of `tollgate-core` into text. A transport passes the status of every limit ([`RateLimitItem`],
+//! [`RateLimitStatus`]) and gets header fields in a reusable buffer ([`HeaderFields`]). It passes the connection's peer and a
+//! forwarding header and gets the client's address ([`ClientAddressResolver`]). Must not know: stores, sockets, any HTTP
+//! library.
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

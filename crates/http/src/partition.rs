@@ -1,15 +1,15 @@
-//! A partition key as clients see it: a keyed digest, so that it says who is counted together and nothing else.
+//! Partition keys as clients see them: keyed digests, which identify a partition without revealing its key.
 //!
-//! Must not know: what keys are made of, or where the secret comes from.
+//! Must not know: what keys consist of, where the secret comes from.
 
 use siphasher::sip128::SipHasher24;
 
 use crate::text::base64;
 
-/// The digest of one key, ready to be written: twelve bytes, told as sixteen characters.
+/// The digest of a partition key: twelve bytes, sent as sixteen base64 characters.
 ///
-/// It is the same on every node that has the same secret, and tells a stranger neither the key nor, without the secret,
-/// whether a guess at it is right.
+/// It is the same on every node with the same secret. Without the secret nobody can derive the key from it or verify a
+/// guess.
 ///
 /// ```
 /// use tollgate_http::PartitionKey;
@@ -32,7 +32,7 @@ impl PartitionKey {
         Self(base64(&[a, b, c, d, e, f, g, h, i, j, k, l]))
     }
 
-    /// The digest in base64.
+    /// The digest as base64.
     pub(crate) const fn as_base64(&self) -> &[u8] {
         &self.0
     }

@@ -1,16 +1,16 @@
-//! Names that a structured field can carry, and how each dialect writes them.
+//! Policy names: which are valid in structured fields, and how dialects quote them.
 //!
 //! Must not know: what is named.
 
 use std::fmt;
 
-/// A limit's name and a level's, of 64 characters each, fit with what tells a limit's parts apart.
+/// Fits a limit's name and a level's name of 64 characters each, and a suffix that distinguishes meters.
 const MAX_NAME_LEN: usize = 160;
 
-/// The name as a String of RFC 9651, quotes included.
+/// Quotes the name as a String of RFC 9651.
 ///
 /// # Errors
-/// The name must be 1 to 160 printable ASCII characters, which is what such a String can hold.
+/// The name must be 1 to 160 printable ASCII characters, as such a String requires.
 pub(crate) fn quote(name: &str) -> Result<String, InvalidPolicyName> {
     let invalid = |reason| InvalidPolicyName {
         name: name.chars().take(MAX_NAME_LEN).collect(),
@@ -35,13 +35,13 @@ pub(crate) fn quote(name: &str) -> Result<String, InvalidPolicyName> {
     Ok(quoted)
 }
 
-/// Whether the name is a Token of RFC 9651, so that it needs no quotes where tokens are names.
+/// Whether the name is a Token of RFC 9651, which needs no quotes.
 pub(crate) fn is_token(name: &str) -> bool {
     let is_tchar = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~:/".contains(c);
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '*') && name.chars().all(is_tchar)
 }
 
-/// Whether the text is a parameter's key of RFC 9651.
+/// Whether the text is a parameter key of RFC 9651.
 pub(crate) fn is_parameter_key(text: &str) -> bool {
     let is_rest = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.*".contains(c);
     text.len() <= MAX_NAME_LEN
@@ -49,12 +49,12 @@ pub(crate) fn is_parameter_key(text: &str) -> bool {
         && text.chars().all(is_rest)
 }
 
-/// Whether the text can stand alone as a field's value: 1 to 160 visible ASCII characters.
+/// Whether the text is a valid field value by itself: 1 to 160 visible ASCII characters.
 pub(crate) fn is_visible(text: &str) -> bool {
     (1..=MAX_NAME_LEN).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A policy name that no structured field can carry.
+/// The policy name is not valid in a structured field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidPolicyName {
     /// The name that was given.
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_keys_and_visible_texts_are_told_from_others() {
+    fn tokens_keys_and_visible_texts_are_recognised() {
         for name in ["api", "*", "per-user", "a/b:c", "A1_"] {
             assert!(is_token(name), "{name}");
         }

@@ -1,6 +1,6 @@
-//! Problem details (RFC 9457): what went wrong, for machines and for people.
+//! Problem details (RFC 9457) of refusals and errors.
 //!
-//! Must not know: stack traces, addresses, anything about the inside of the house. The detail goes to strangers.
+//! Must not know: stack traces, internal addresses, anything that strangers must not see in `detail`.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use crate::json::push_string;
 use crate::rate_limit_status::RateLimitStatus;
 use crate::text::push_integer;
 
-/// The media type of [`Problem::to_json`] and [`Answer::write_problem`].
+/// The media type of [`ProblemDetails::to_json`] and [`RateLimitStatus::write_problem`].
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
-/// Why a request is refused, as the problem types that the RateLimit draft registers (section 5) tell it apart.
+/// Why a request is refused: the problem types that the RateLimit draft registers (section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ProblemType {
-    /// The caller has used what they may use.
+    /// The caller has exhausted its quota.
     #[default]
     QuotaExceeded,
-    /// There is less for everybody at the moment, whatever this caller has used.
+    /// The service has reduced capacity, whatever this caller has used.
     ReducedCapacity,
-    /// The caller behaves as nobody should, and is kept out for a while.
+    /// The caller is blocked because of abnormal usage.
     AbnormalUsage,
 }
 
@@ -40,7 +40,7 @@ impl ProblemType {
         }
     }
 
-    /// The value of `title`: always the same for a type.
+    /// The value of `title`, constant for a type.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl ProblemType {
         }
     }
 
-    /// The status code that goes with it, unless something in front of the client needs another.
+    /// The default status code.
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
@@ -61,22 +61,22 @@ impl ProblemType {
 }
 
 impl RateLimitStatus<'_> {
-    /// Writes the body of a refusal behind what `out` holds, as JSON. `status` is the code that is really sent.
+    /// Appends the body of a refusal to `out`, as JSON. `status` is the code of the response.
     ///
-    /// The detail is the binding limit's own message if it has one. `violated-policies` names every limit that refuses.
+    /// `detail` is the binding limit's message if it has one. `violated-policies` lists every limit that denies.
     pub fn write_problem(&self, cause: ProblemType, status: u16, out: &mut Vec<u8>) {
         let binding = self.binding();
-        if let Some(message) = binding.and_then(|standing| standing.policy.message()) {
+        if let Some(message) = binding.and_then(|item| item.policy.message()) {
             return self.write_problem_with_detail(cause, status, message, out);
         }
         match binding {
-            Some(standing) => {
+            Some(item) => {
                 let detail = DenialDetail {
-                    name: standing.policy.quoted_name(),
+                    name: item.policy.quoted_name(),
                     never: self.outcome() == Outcome::Never,
                     wait: self.retry_after_ms(),
-                    cost: standing.cost,
-                    limit: standing.quota,
+                    cost: item.cost,
+                    limit: item.quota,
                 };
                 self.write_problem_with_detail(cause, status, detail, out);
             }
@@ -84,7 +84,7 @@ impl RateLimitStatus<'_> {
         }
     }
 
-    /// The same with a detail of the caller's own, which goes to strangers as it is.
+    /// The same with another `detail`, which strangers will see.
     pub fn write_problem_with_detail(
         &self,
         cause: ProblemType,
@@ -103,12 +103,12 @@ impl RateLimitStatus<'_> {
     }
 }
 
-/// One problem with a body of its own, for errors that are no decision of a limit and for those who write few.
+/// Problem details of an error that is not a limit's denial.
 ///
 /// ```
 /// use tollgate_http::ProblemDetails;
 ///
-/// let problem = ProblemDetails::plain(404, "Not Found", "there is nothing at /nowhere");
+/// let problem = ProblemDetails::new(404, "Not Found", "there is nothing at /nowhere");
 /// assert_eq!(
 ///     problem.to_json(),
 ///     r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"there is nothing at /nowhere"}"#,
@@ -122,7 +122,7 @@ pub struct ProblemDetails {
 }
 
 impl ProblemDetails {
-    /// A problem that its status code already names: `title` is the code's phrase.
+    /// Problem details without a type of their own. `title` is the status code's phrase.
     #[must_use]
     pub fn new(status: u16, title: &'static str, detail: impl Into<String>) -> Self {
         Self {
@@ -137,19 +137,19 @@ impl ProblemDetails {
         }
     }
 
-    /// The status code of the response that carries this problem.
+    /// The status code of the response.
     #[must_use]
     pub const fn status(&self) -> u16 {
         self.members.status
     }
 
-    /// What happened this time, for people.
+    /// The explanation for people.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// The same, held against a policy that says nothing of where it stands: it is blocked, or cannot be asked.
+    /// Adds a type, the violated policy and a wait, for a limit that blocks the caller or that could not be evaluated.
     #[must_use]
     pub fn with_violated_policy(
         mut self,
@@ -172,14 +172,14 @@ impl ProblemDetails {
         String::from_utf8(out).unwrap_or_default()
     }
 
-    /// Writes the body behind what `out` holds.
+    /// Appends the body to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let violated = self.violated.as_deref().into_iter();
         self.members.write(out, &self.detail, violated);
     }
 }
 
-/// What every problem has but its detail.
+/// The members other than `detail` and `violated-policies`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProblemMembers {
     r#type: &'static str,
@@ -196,7 +196,7 @@ impl ProblemMembers {
         violated: impl Iterator<Item = &'n str>,
     ) {
         out.extend_from_slice(b"{\"type\":\"");
-        // All of these are ours, and have nothing in them to escape.
+        // All types are constants without characters to escape.
         out.extend_from_slice(self.r#type.as_bytes());
         out.extend_from_slice(b"\",\"title\":");
         push_string(out, self.title);
@@ -204,12 +204,12 @@ impl ProblemMembers {
         push_integer(out, self.status.into());
         out.extend_from_slice(b",\"detail\":");
         push_string(out, detail);
-        let mut lead: &[u8] = b",\"violated-policies\":[";
+        let mut separator: &[u8] = b",\"violated-policies\":[";
         let mut any = false;
         for name in violated {
-            out.extend_from_slice(lead);
+            out.extend_from_slice(separator);
             push_string(out, name);
-            lead = b",";
+            separator = b",";
             any = true;
         }
         if any {
@@ -223,9 +223,9 @@ impl ProblemMembers {
     }
 }
 
-/// The usual sentence about a refusal.
+/// The default `detail` of a denial.
 struct DenialDetail<'a> {
-    /// In quotes.
+    /// The name in quotes.
     name: &'a str,
     never: bool,
     wait: Option<u64>,
@@ -255,7 +255,7 @@ impl fmt::Display for DenialDetail<'_> {
         }
         f.write_str(" now")?;
         match self.wait {
-            Some(ms) => write!(f, "; it has after {ms} ms"),
+            Some(ms) => write!(f, "; retry after {ms} ms"),
             None => Ok(()),
         }
     }

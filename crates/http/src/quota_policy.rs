@@ -1,6 +1,6 @@
-//! What clients are told about one limit that does not change from answer to answer, written once.
+//! The static part of a limit that clients see: its name, quota and window, formatted once.
 //!
-//! Must not know: decisions, or which header library carries the text.
+//! Must not know: decisions, header libraries.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::rate_limit_status::RateLimitStatus;
 use crate::text::{push_integer, seconds};
 use crate::write::lists::push_limit_item;
 
-/// One limit as clients know it: its name, its quota, and everything about it that stays the same.
+/// A limit's quota policy: its name, its quota, and everything else that stays the same between responses.
 ///
 /// ```
 /// use tollgate_core::{Nanos, QuotaUnit};
@@ -30,34 +30,34 @@ pub struct QuotaPolicy {
     name: Box<str>,
     /// The name as a structured-field String, quotes included.
     quoted_name: Box<str>,
-    /// The beginning of the item of `RateLimit`, up to the number that is left.
+    /// The item of `RateLimit` up to the remaining quota.
     item_prefix: Box<str>,
-    /// The name as the next draft writes it: without quotes if it can do without.
+    /// The name in the `next` dialect: without quotes if it is a Token.
     next_name: Box<str>,
     quota: u64,
     window: Nanos,
     unit: &'static str,
     is_concurrent: bool,
-    /// The item of `RateLimit-Policy`: the draft wants it stable over responses, so it is written once.
+    /// The item of `RateLimit-Policy`, formatted once because it is the same in every response.
     item: Box<str>,
-    /// The same, as the next draft writes it.
+    /// The same in the `next` dialect.
     next_item: Box<str>,
-    /// The item of the next draft's `RateLimit-Partition`; empty if partitions are not explained.
+    /// The item of `RateLimit-Partition` in the `next` dialect; empty if no dimensions are set.
     dimensions: Box<str>,
     bucket: Box<str>,
     scope: Scope,
     message: Option<Box<str>>,
 }
 
-/// Whom a limit counts together, in the words of Discord.
+/// The scope of a limit, in Discord's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Scope {
-    /// Each caller alone.
+    /// Each caller separately.
     #[default]
     User,
-    /// Each caller alone, over everything they do.
+    /// Each caller separately, over all routes.
     Global,
-    /// All who use one thing.
+    /// All callers of one resource together.
     Shared,
 }
 
@@ -74,10 +74,10 @@ impl Scope {
 }
 
 impl QuotaPolicy {
-    /// A policy of `quota` units in each `window`. A window of zero is left out: the draft has no such window.
+    /// A policy of `quota` units in each `window`. A window of zero is not sent: the draft has no such window.
     ///
     /// # Errors
-    /// The name must be 1 to 160 printable ASCII characters, which is what a structured-field String can hold.
+    /// The name must be 1 to 160 printable ASCII characters, as a structured-field String requires.
     pub fn new(
         name: &str,
         quota: u64,
@@ -85,7 +85,7 @@ impl QuotaPolicy {
         unit: QuotaUnit,
     ) -> Result<Self, InvalidPolicyName> {
         let unit = match unit {
-            // The default, which the draft's text and its registry spell differently: saying nothing is always right.
+            // The default. The draft's text and its registry spell it differently, so it is not sent.
             QuotaUnit::Requests => "",
             QuotaUnit::Bytes => "content-bytes",
             other => other.name(),
@@ -93,10 +93,10 @@ impl QuotaPolicy {
         Self::with_unit(name, quota, window, unit)
     }
 
-    /// A policy of at most `quota` requests at the same time. It has no window, and no time at which more is there.
+    /// A policy of at most `quota` concurrent requests. It has no window and no reset.
     ///
     /// # Errors
-    /// As [`Policy::new`].
+    /// As [`QuotaPolicy::new`].
     pub fn concurrent(name: &str, quota: u64) -> Result<Self, InvalidPolicyName> {
         Self::with_unit(name, quota, Nanos::ZERO, CONCURRENT)
     }
@@ -132,21 +132,21 @@ impl QuotaPolicy {
         })
     }
 
-    /// Whom the limit counts together.
+    /// Sets the scope.
     #[must_use]
     pub const fn with_scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self
     }
 
-    /// What `detail` of a denial says instead of the usual sentence. Anything that people can read; 1,024 characters of it.
+    /// Sets the `detail` of denials instead of the default sentence. It is cut to 1,024 characters.
     #[must_use]
     pub fn with_message(mut self, message: &str) -> Self {
         self.message = Some(message.chars().take(1_024).collect());
         self
     }
 
-    /// What Discord's dialect calls the limit, instead of sixteen digits that are made of its name.
+    /// Sets the bucket of Discord's dialect. The default is a hash of the name.
     ///
     /// # Errors
     /// It must be 1 to 160 visible ASCII characters.
@@ -159,10 +159,10 @@ impl QuotaPolicy {
         Ok(self)
     }
 
-    /// Explains the partitions to clients of the next draft: the names of what a key is made of, such as `user_id`.
+    /// Sets the partition dimensions that the `next` dialect sends: the names of the key's parts, such as `user_id`.
     ///
     /// # Errors
-    /// There are 1 to 16 names, each of them a parameter's key: lowercase letters, digits, `_`, `-`, `.` and `*`.
+    /// There must be 1 to 16 names, each a parameter key: lowercase letters, digits, `_`, `-`, `.` and `*`.
     pub fn partitioned_by(mut self, dimensions: &[&str]) -> Result<Self, InvalidDetail> {
         if dimensions.is_empty() || dimensions.len() > 16 {
             let count = dimensions.len().to_string();
@@ -182,27 +182,27 @@ impl QuotaPolicy {
         Ok(self)
     }
 
-    /// The policy's name, as `violated-policies` lists it.
+    /// The policy's name, as in `violated-policies`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value of `RateLimit-Policy` where this is the only policy.
+    /// The value of `RateLimit-Policy` if this is the only policy.
     #[must_use]
     pub fn policy_field(&self) -> &str {
         &self.item
     }
 
-    /// The value of `RateLimit` where this is the only policy, for those who write few. Others use
-    /// [`Answer::write`](crate::Answer::write), which allocates nothing. `more_after` is the time until one more unit is
-    /// there; it is said where nothing remains.
+    /// The value of `RateLimit` if this is the only policy. It allocates;
+    /// [`RateLimitStatus::write`](crate::RateLimitStatus::write) does not. `next_unit_after` is the time until the next unit is
+    /// available; it is sent if nothing remains.
     #[must_use]
     pub fn limit_field(&self, outcome: Outcome, status: &QuotaStatus, more_after: Nanos) -> String {
-        let mut standing = RateLimitItem::new(self, outcome, status);
-        standing.next_unit_after = more_after;
+        let mut item = RateLimitItem::new(self, outcome, status);
+        item.next_unit_after = more_after;
         let mut text = Vec::new();
-        push_limit_item(&mut text, &RateLimitStatus::new(outcome, &[]), &standing);
+        push_limit_item(&mut text, &RateLimitStatus::new(outcome, &[]), &item);
         boxed(text).into()
     }
 
@@ -257,7 +257,7 @@ impl QuotaPolicy {
 
 const CONCURRENT: &str = "concurrent-requests";
 
-/// One item of `RateLimit-Policy`, under the name as it is to be written.
+/// Appends one item of `RateLimit-Policy`. `name` is already quoted if it must be.
 pub(crate) fn push_policy_item(
     text: &mut Vec<u8>,
     name: &str,
@@ -274,25 +274,25 @@ pub(crate) fn push_policy_item(
         text.push(b'"');
     }
     if !window.is_zero() {
-        // Rounded up: the same quota over a longer window never promises more than there is.
+        // Rounded up: the same quota over a longer window never promises too much.
         text.extend_from_slice(b";w=");
         push_integer(text, seconds(window));
     }
 }
 
-/// All that is written here is ASCII: names are checked and the rest is ours.
+/// The bytes are always ASCII, because names are checked.
 fn boxed(text: Vec<u8>) -> Box<str> {
     String::from_utf8(text).unwrap_or_default().into()
 }
 
-/// FNV-1a, because what names a bucket must be the same on every node and in every version. Names are no secret.
+/// FNV-1a, because a bucket must have the same id on every node and in every version. Names are not secret.
 fn fingerprint(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Something about a policy that cannot be sent: which, its value, and why.
+/// A property of a policy cannot be sent: which property, its value, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidDetail {
     field: &'static str,

@@ -1,40 +1,40 @@
-//! Where one limit stands after a decision: what a transport hands in, and nothing of how it was decided.
+//! The status of one limit after a decision, as a transport passes it in.
 //!
-//! Must not know: dialects.
+//! Must not know: dialects, how the limit was decided.
 
 use tollgate_core::{Nanos, Outcome, QuotaStatus};
 
 use crate::partition::PartitionKey;
 use crate::quota_policy::QuotaPolicy;
 
-/// One limit's word on one request, and what is left of it afterwards.
+/// One limit's outcome for a request, and its remaining quota.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RateLimitItem<'a> {
-    /// What stays the same about it.
+    /// The limit's policy.
     pub policy: &'a QuotaPolicy,
-    /// The quota this time: the policy's own, unless the caller has another one.
+    /// The quota that applies: the policy's, unless the caller has another.
     pub quota: u64,
     /// The window of that quota.
     pub window: Nanos,
-    /// What the limit says by itself, whatever others say.
+    /// The outcome of this limit alone.
     pub outcome: Outcome,
-    /// What is left.
+    /// The remaining quota.
     pub remaining: u64,
-    /// Time until it is as if it had never been used.
+    /// Time until the quota is full.
     pub reset_after: Nanos,
-    /// Where nothing is left: time until one more unit is there. Zero if that is not known; then the reset is told.
+    /// If nothing remains: time until the next unit is available. Zero if that is not known; then `reset_after` is sent.
     pub next_unit_after: Nanos,
-    /// What has been used, where that is not what is missing from the quota.
+    /// The used quota, if it is not `quota - remaining`.
     pub used: Option<u64>,
-    /// What this request costs here.
+    /// The cost of this request.
     pub cost: Option<u64>,
-    /// Who is counted.
+    /// The partition that is counted.
     pub partition: Option<PartitionKey>,
 }
 
 impl<'a> RateLimitItem<'a> {
-    /// A limit with the policy's quota, from what it answered.
+    /// A limit with the policy's quota, its outcome and its status.
     #[must_use]
     pub const fn new(policy: &'a QuotaPolicy, outcome: Outcome, status: &QuotaStatus) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl<'a> RateLimitItem<'a> {
         }
     }
 
-    /// Another quota than the policy's: a tier, an override, one that was computed. It is written anew each time.
+    /// Replaces the policy's quota: by a tier's, an override's or a computed one. It is formatted for each response.
     #[must_use]
     pub const fn with_quota(mut self, quota: u64, window: Nanos) -> Self {
         self.quota = quota;
@@ -59,35 +59,35 @@ impl<'a> RateLimitItem<'a> {
         self
     }
 
-    /// The time until one more unit is there, for where nothing is left.
+    /// Sets the time until the next unit is available.
     #[must_use]
     pub const fn with_next_unit_after(mut self, more_after: Nanos) -> Self {
         self.next_unit_after = more_after;
         self
     }
 
-    /// What this request costs here.
+    /// Sets the cost of this request.
     #[must_use]
     pub const fn with_cost(mut self, cost: u64) -> Self {
         self.cost = Some(cost);
         self
     }
 
-    /// What has been used, where that is not what is missing from the quota.
+    /// Sets the used quota, if it is not `quota - remaining`.
     #[must_use]
     pub const fn with_used(mut self, used: u64) -> Self {
         self.used = Some(used);
         self
     }
 
-    /// Who is counted.
+    /// Sets the partition that is counted.
     #[must_use]
     pub const fn with_partition(mut self, key: PartitionKey) -> Self {
         self.partition = Some(key);
         self
     }
 
-    /// What is left, never more than there is of it: a quota that was lowered leaves states behind that say otherwise.
+    /// The remaining quota, at most the quota: after the quota was lowered, a state may hold more.
     pub(crate) fn remaining(&self) -> u64 {
         self.remaining.min(self.quota)
     }
@@ -101,7 +101,7 @@ impl<'a> RateLimitItem<'a> {
         !self.outcome.is_admitted()
     }
 
-    /// Whether the policy's own words fit this time.
+    /// Whether the policy's own quota applies, so that its formatted item can be used.
     pub(crate) fn has_policy_quota(&self) -> bool {
         self.quota == self.policy.quota() && self.window == self.policy.window()
     }

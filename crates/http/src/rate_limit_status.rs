@@ -1,13 +1,13 @@
-//! One answer to one request: its outcome, where every limit stands, and how long to wait.
+//! The rate limit status of one response: the outcome, the status of every limit, and how long to wait.
 //!
-//! Here is decided what is promised; `write` only spells it. Must not know: dialects, header libraries.
+//! This module decides the values; `write` formats them. Must not know: dialects, header libraries.
 
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp};
 
 use crate::rate_limit_item::RateLimitItem;
 use crate::text::seconds;
 
-/// What a transport knows when it answers.
+/// The rate limit status of a response, to be written as header fields or problem details.
 ///
 /// ```
 /// use tollgate_core::{Nanos, Outcome, QuotaStatus, QuotaUnit};
@@ -16,18 +16,18 @@ use crate::text::seconds;
 /// let policy = QuotaPolicy::new("per-user", 100, Nanos::MINUTE, QuotaUnit::Requests)?;
 /// let status = QuotaStatus { limit: 100, remaining: 0, reset_after: Nanos::MINUTE };
 /// let denied = Outcome::Deny { retry_after: Nanos::from_millis(600) };
-/// let standings = [RateLimitItem::new(&policy, denied, &status)];
+/// let items = [RateLimitItem::new(&policy, denied, &status)];
 ///
-/// // Kept by the connection or the thread: nothing is allocated once it has grown.
-/// let mut words = HeaderFields::new();
-/// RateLimitStatus::new(denied, &standings).write(Dialects::default(), &mut words);
+/// // Reuse the buffer: once it has grown, writing allocates nothing.
+/// let mut fields = HeaderFields::new();
+/// RateLimitStatus::new(denied, &items).write(Dialects::default(), &mut fields);
 /// let expected: [(&str, &[u8]); 4] = [
 ///     ("ratelimit-policy", br#""per-user";q=100;w=60"#),
 ///     ("ratelimit", br#""per-user";r=0;t=1"#),
 ///     ("retry-after", b"1"),
 ///     ("cache-control", b"no-store"),
 /// ];
-/// assert!(words.iter().eq(expected));
+/// assert!(fields.iter().eq(expected));
 /// # Ok::<(), tollgate_http::InvalidPolicyName>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +41,12 @@ pub struct RateLimitStatus<'a> {
 }
 
 impl<'a> RateLimitStatus<'a> {
-    /// An answer about these limits. Leave out limits in shadow: clients cannot exhaust them.
+    /// A status of these limits. Leave out limits in shadow mode: they deny nothing, so clients need not know them.
     #[must_use]
-    pub const fn new(outcome: Outcome, standings: &'a [RateLimitItem<'a>]) -> Self {
+    pub const fn new(outcome: Outcome, items: &'a [RateLimitItem<'a>]) -> Self {
         Self {
             outcome,
-            items: standings,
+            items,
             binding: None,
             now: Timestamp::EPOCH,
             status: 0,
@@ -54,50 +54,50 @@ impl<'a> RateLimitStatus<'a> {
         }
     }
 
-    /// The time now, for dialects that tell the time of a reset instead of a wait.
+    /// Sets the current time, for dialects that send the time of a reset instead of a wait.
     #[must_use]
     pub const fn with_now(mut self, now: Timestamp) -> Self {
         self.now = now;
         self
     }
 
-    /// Which limit binds, for dialects that tell only one. Without it, the one that refuses longest, else the one with the
-    /// smallest part left.
+    /// Sets the binding limit, for dialects that send only one. By default it is the limit that denies longest, or else the
+    /// one with the smallest fraction remaining.
     #[must_use]
     pub const fn with_binding(mut self, index: usize) -> Self {
         self.binding = Some(index);
         self
     }
 
-    /// The status code of the response, where it is known. On a redirection nothing is told of limits: a client that sees
-    /// little left might not follow it.
+    /// Sets the status code of the response, if it is known. A redirection gets no rate limit fields: a client that sees
+    /// little remaining might not follow it.
     #[must_use]
     pub const fn with_response_status(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
-    /// Lets those who are denied come back at different times.
+    /// Adds a random delay to `Retry-After`, so that denied clients do not return at the same time.
     #[must_use]
     pub const fn with_jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// The value of `Retry-After` in whole seconds: rounded up, never zero, and not before any limit that refuses has
-    /// room. `None` where there is nothing to wait for, or waiting does not help.
+    /// The value of `Retry-After` in whole seconds: rounded up, never zero, and not before every limit that denies admits
+    /// again. `None` if the request is admitted, or waiting does not help.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         self.retry_wait().map(seconds)
     }
 
-    /// The same wait in milliseconds, rounded up, for those who can wait more exactly.
+    /// The same wait in milliseconds, rounded up.
     #[must_use]
     pub fn retry_after_ms(&self) -> Option<u64> {
         self.retry_wait().map(Nanos::as_millis_ceil)
     }
 
-    /// The same wait to the nanosecond.
+    /// The same wait in nanoseconds.
     pub(crate) fn retry_wait(&self) -> Option<Nanos> {
         let Outcome::Deny { retry_after } = self.outcome else {
             return None;
@@ -105,27 +105,27 @@ impl<'a> RateLimitStatus<'a> {
         let limits = self
             .items
             .iter()
-            .filter_map(|standing| self.denial_wait(standing.outcome));
+            .filter_map(|item| self.denial_wait(item.outcome));
         limits
             .chain(self.denial_wait(Outcome::Deny { retry_after }))
             .max()
     }
 
-    /// How long a limit asks to wait, by what it says: a denial until it has room, else until it has more if nothing is
-    /// left, else until all of it is back. `None` if that never happens.
-    pub(crate) fn wait(&self, standing: &RateLimitItem<'_>) -> Option<Nanos> {
-        let spans = [standing.next_unit_after, standing.reset_after];
-        match self.denial_wait(standing.outcome) {
+    /// The reset that is sent for a limit. For a denial it is the wait; with nothing remaining, the time until the next unit;
+    /// otherwise the time until the quota is full. `None` if that never happens.
+    pub(crate) fn wait(&self, item: &RateLimitItem<'_>) -> Option<Nanos> {
+        let spans = [item.next_unit_after, item.reset_after];
+        match self.denial_wait(item.outcome) {
             Some(wait) => Some(wait),
-            None if standing.remaining() == 0 => spans.into_iter().find(|span| !span.is_zero()),
-            None => Some(standing.reset_after),
+            None if item.remaining() == 0 => spans.into_iter().find(|span| !span.is_zero()),
+            None => Some(item.reset_after),
         }
     }
 
     fn denial_wait(&self, outcome: Outcome) -> Option<Nanos> {
         match outcome {
             Outcome::Deny { retry_after } => {
-                // A wait of nothing would be a denial that lies about one of the two.
+                // A denial with a wait of zero would contradict itself.
                 let wait = retry_after.max(Nanos::from_nanos(1));
                 Some(wait.saturating_add(self.jitter.extra))
             }
@@ -133,7 +133,7 @@ impl<'a> RateLimitStatus<'a> {
         }
     }
 
-    /// The limit that binds.
+    /// The binding limit.
     pub(crate) fn binding(&self) -> Option<&'a RateLimitItem<'a>> {
         self.binding_index().and_then(|index| self.items.get(index))
     }
@@ -168,29 +168,29 @@ impl<'a> RateLimitStatus<'a> {
         matches!(self.status, 300..=399)
     }
 
-    /// The instant at which a wait ends.
+    /// The time at which a wait ends, since 1970.
     pub(crate) const fn end_of_wait(&self, wait: Nanos) -> Nanos {
         Nanos::from_nanos(self.now.after(wait).as_nanos())
     }
 }
 
-/// Whether the first limit leaves less room than the second: refusing for ever, refusing longer, a smaller part left.
+/// Whether the first limit is tighter than the second: it denies for ever, denies longer, or has a smaller fraction left.
 fn is_tighter(one: &RateLimitItem<'_>, other: &RateLimitItem<'_>) -> bool {
-    let refusal = |standing: &RateLimitItem<'_>| match standing.outcome {
+    let refusal = |item: &RateLimitItem<'_>| match item.outcome {
         Outcome::Never => Nanos::MAX,
         Outcome::Deny { retry_after } => retry_after.max(Nanos::from_nanos(1)),
         Outcome::Allow | Outcome::Wait(_) => Nanos::ZERO,
     };
-    let status = |standing: &RateLimitItem<'_>| QuotaStatus {
-        limit: standing.quota,
-        remaining: standing.remaining(),
-        reset_after: standing.reset_after,
+    let status = |item: &RateLimitItem<'_>| QuotaStatus {
+        limit: item.quota,
+        remaining: item.remaining(),
+        reset_after: item.reset_after,
     };
     let (this, that) = (refusal(one), refusal(other));
     this > that || (this == that && status(one).is_closer_to_limit_than(&status(other)))
 }
 
-/// The value of `Retry-After` in whole seconds for one limit's outcome, as [`Answer::retry_after`] says it.
+/// The value of `Retry-After` in whole seconds for one outcome; see [`RateLimitStatus::retry_after`].
 ///
 /// ```
 /// use tollgate_core::{Nanos, Outcome};
@@ -207,7 +207,7 @@ pub fn retry_after(outcome: Outcome) -> Option<u64> {
     RateLimitStatus::new(outcome, &[]).retry_after()
 }
 
-/// A little longer than needed, differently for each: so that those who were denied together do not return together.
+/// A random delay that is added to `Retry-After`, so that clients denied at the same time do not return at the same time.
 ///
 /// ```
 /// use tollgate_core::Nanos;
@@ -223,26 +223,26 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// No longer than needed.
+    /// No delay.
     pub const NONE: Self = Self { extra: Nanos::ZERO };
 
-    /// Up to `most` longer, evenly, as the seed decides. The seed may be anything that differs between callers: a
-    /// request's number, the digest of a key.
+    /// A delay of at most `max`, uniformly distributed and determined by the seed. Use a seed that differs between requests:
+    /// a counter, or the digest of a key.
     #[must_use]
-    pub fn new(most: Nanos, seed: u64) -> Self {
+    pub fn new(max: Nanos, seed: u64) -> Self {
         // The finaliser of SplitMix64, so that seeds which differ in one bit differ in all.
         let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        // The high half of the product: a number from zero to `most`, without the bias of a remainder.
-        let (_, high) = mixed.carrying_mul(most.as_nanos(), most.as_nanos());
+        // The high half of the product: a number from zero to `max`, without the bias of a remainder.
+        let (_, high) = mixed.carrying_mul(max.as_nanos(), max.as_nanos());
         Self {
             extra: Nanos::from_nanos(high),
         }
     }
 
-    /// How much longer.
+    /// The delay.
     #[must_use]
     pub const fn extra(self) -> Nanos {
         self.extra

@@ -1,7 +1,7 @@
-//! Numbers and bytes as text, appended to a buffer that the caller keeps.
+//! Appends numbers and bytes to a buffer as text.
 //!
-//! By hand because formatting through `fmt` takes several times the instructions of the digits themselves, and these are
-//! most of what an answer says. Must not know: what the numbers mean.
+//! By hand, because `fmt` takes several times the instructions of the digits themselves, and a response consists mostly of
+//! numbers. Must not know: what the numbers mean.
 
 use tollgate_core::Nanos;
 
@@ -10,13 +10,13 @@ pub(crate) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// A number in decimal, held at the largest that a structured field can carry. Other fields hold to it too: what is left
-/// may always be told lower than it is, and some clients read numbers as floats.
+/// Appends a number in decimal, at most [`MAX_INTEGER`]. Other fields have the same bound: a smaller remaining quota is
+/// always safe, and some clients parse numbers as floats.
 pub(crate) fn push_integer(out: &mut Vec<u8>, number: u64) {
     push_digits(out, number.min(MAX_INTEGER));
 }
 
-/// Milliseconds as seconds with three decimals.
+/// Appends milliseconds as seconds with three decimals.
 pub(crate) fn push_millis_as_seconds(out: &mut Vec<u8>, millis: u64) {
     push_digits(out, millis / 1_000);
     out.push(b'.');
@@ -33,21 +33,20 @@ pub(crate) fn base64(bytes: &[u8; 12]) -> [u8; 16] {
     let (quads, _) = text.as_chunks_mut::<4>();
     for ([first, second, third], quad) in triples.iter().zip(quads) {
         let word = u32::from_be_bytes([0, *first, *second, *third]);
-        for (place, shift) in quad.iter_mut().zip([18, 12, 6, 0]) {
+        for (slot, shift) in quad.iter_mut().zip([18, 12, 6, 0]) {
             let index = usize::try_from((word >> shift) & 63).unwrap_or(0);
-            *place = BASE64.get(index).copied().unwrap_or(b'A');
+            *slot = BASE64.get(index).copied().unwrap_or(b'A');
         }
     }
     text
 }
 
-/// A span as whole seconds, rounded up: a promise to a client must not come early. The longest span is eleven digits.
+/// A span as whole seconds, rounded up, so that clients never retry too early. The longest span has eleven digits.
 pub(crate) const fn seconds(span: Nanos) -> u64 {
     span.as_secs_ceil()
 }
 
-/// Two digits at a time, straight into the buffer: most numbers are short, and a detour through an array costs more than
-/// they do.
+/// Appends two digits at a time. Most numbers are short, and a temporary array would cost more than they do.
 fn push_digits(out: &mut Vec<u8>, number: u64) {
     if number >= 100 {
         push_digits(out, number / 100);

@@ -1,6 +1,6 @@
-//! An address as people write it: one server, or where to ask for the server, in one line.
+//! Parses server addresses: one server, sentinels, a cluster or shards, in one line.
 //!
-//! Must not know: connections, and what is done about each shape.
+//! Must not know: connections, how each layout is used.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _};
 use tollgate_store::{StoreError, StoreErrorKind};
 
-/// The most servers that one address may name.
+/// The largest number of servers in one address.
 const MAX_SERVERS: usize = 64;
 
-/// Where one server listens.
+/// The network address of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
     Tcp(String, u16),
@@ -19,14 +19,14 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint as a server names it: `host:port`. An empty host is the host that said so.
+    /// Parses `host:port` as a server reports it. An empty host means the reporting server's host.
     pub(crate) fn parse_from(text: &str, by: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let port = port.parse().ok()?;
         Some(Self::reported_by(host, port, by))
     }
 
-    /// The same, taken apart.
+    /// The same from host and port.
     pub(crate) fn reported_by(host: &str, port: u16, by: &Self) -> Self {
         match by {
             Self::Tcp(own, _) if host.is_empty() || host == "?" => Self::Tcp(own.clone(), port),
@@ -45,7 +45,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// How the servers stand to each other.
+/// The layout of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AddressLayout {
     Single(Endpoint),
@@ -54,23 +54,24 @@ pub(crate) enum AddressLayout {
         master: String,
     },
     Cluster(Vec<Endpoint>),
-    /// Independent servers, each with the name that decides which keys it has.
+    /// Independent servers. The name of a server selects its keys.
     Shards(Vec<(String, Endpoint)>),
 }
 
-/// An address, read.
+/// A parsed address.
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedAddress {
     pub(crate) layout: AddressLayout,
-    /// How each server is spoken to: whether by TLS, as whom, which database.
+    /// The connection settings of each server: TLS, user, database.
     pub(crate) template: ConnectionInfo,
 }
 
 impl ParsedAddress {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
-    /// It makes no sense. The error never quotes it, because it may hold a password.
+    ///
+    /// It is invalid. The error never quotes it, because it may contain a password.
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let Some((plain, kind)) = scheme.split_once('+').filter(|(_, kind)| *kind != "unix") else {
@@ -160,7 +161,7 @@ fn server(url: &str) -> Result<(Endpoint, ConnectionInfo), StoreError> {
     let info = url
         .into_connection_info()
         .map_err(|_may_quote: redis::RedisError| {
-            // The error may quote the address, and the address may hold a password.
+            // The error may quote the address, which may contain a password.
             StoreError::new(
                 StoreErrorKind::BadRequest,
                 "the server's address is not valid",
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_is_written_in_one_line() {
+    fn every_layout_is_parsed_from_one_line() {
         let read = |text| ParsedAddress::parse(text).unwrap().layout;
         assert_eq!(
             read("redis://a:7000/2"),
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_without_being_quoted() {
+    fn an_invalid_address_is_refused_without_being_quoted() {
         let wrong = [
             "",
             "nonsense",

@@ -1,14 +1,14 @@
-//! What a failed call means: the client's errors and the server's words for them, as the store contract's kinds, and what
-//! there is to do about it.
+//! Classifies failed calls: maps the client's errors and the server's error codes to the store contract's kinds, with a
+//! hint about routing.
 //!
-//! The question that decides is whether something may have been charged. A server that says why it will not run a script
-//! has not run it; one that says nothing, or that a script failed half way, may have. Must not know: batches, limits,
+//! The main question is whether the call may have charged. A server that refuses to run a script has not run it. A
+//! server that does not reply, or whose script failed halfway, may have charged. Must not know: batches, limits,
 //! connections.
 
 use redis::{ErrorKind as ClientKind, RedisError};
 use tollgate_store::{StoreError, StoreErrorKind};
 
-/// Words with which a server refuses before it runs anything.
+/// Error codes with which a server refuses before it runs anything.
 const REFUSALS: &[&str] = &[
     "LOADING",
     "READONLY",
@@ -29,29 +29,29 @@ const REFUSALS: &[&str] = &[
     "NOSCRIPT",
 ];
 
-/// Refusals of a script's first write, which servers before 7.0 wrap into an error of the script. Nothing was written
-/// before it: all three are looked at only as long as a script has not written.
+/// Refusals of a script's first write, which servers before 7.0 wrap into a script error. Nothing was written before:
+/// Redis checks all three only before the first write.
 const WRAPPED: &[&str] = &["READONLY", "OOM", "MISCONF"];
 
-/// Refusals that end only with another server behind the address, so the connection is made anew.
+/// Refusals that only another server at the same address ends, so the connection is replaced.
 const MISPLACED: &[&str] = &["READONLY", "MASTERDOWN"];
 
-/// What is wrong besides this one call.
+/// What a failure says about routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RoutingHint {
-    /// Nothing that looking for another server would cure.
+    /// Nothing: another server would not help.
     None,
-    /// The server is not there, or not the one to ask: find out who is.
+    /// The server is unreachable or not the right one: look for the current one.
     FindServer,
-    /// Another server has the slot, for good.
+    /// Another server owns the slot permanently.
     Moved(String),
-    /// Another server has this key while its slot is on the way.
+    /// Another server has this key while its slot is being migrated.
     Ask(String),
     /// The keys of the call are on two servers for the moment.
     TryAgain,
 }
 
-/// A failed call: what the caller is told, whether the connection can go on, and what else is wrong.
+/// A failed call: the error for the caller, the state of the connection, and a routing hint.
 #[derive(Debug)]
 pub(crate) struct CallFailure {
     pub(crate) error: StoreError,
@@ -60,7 +60,7 @@ pub(crate) struct CallFailure {
 }
 
 impl CallFailure {
-    /// A failure that a connection survives.
+    /// A failure after which the connection can still be used.
     pub(crate) const fn new(error: StoreError, trouble: RoutingHint) -> Self {
         Self {
             error,
@@ -70,7 +70,7 @@ impl CallFailure {
     }
 }
 
-/// What an error of the client means for a call that was handed to a connection.
+/// Classifies an error of a call that was sent on a connection.
 pub(crate) fn classify_error(error: &RedisError) -> CallFailure {
     let spent = |kind, detail: &'static str| CallFailure {
         error: StoreError::new(kind, detail),
@@ -87,7 +87,10 @@ pub(crate) fn classify_error(error: &RedisError) -> CallFailure {
         ClientKind::Io => spent(StoreErrorKind::ConnectionLost, "the connection ended"),
         _ => CallFailure {
             hint: RoutingHint::None,
-            ..spent(StoreErrorKind::InvalidReply, "the reply could not be read")
+            ..spent(
+                StoreErrorKind::InvalidReply,
+                "the reply could not be parsed",
+            )
         },
     }
 }
@@ -113,8 +116,8 @@ fn classify_code(code: &str, error: &RedisError) -> CallFailure {
         "READONLY" | "MASTERDOWN" | "LOADING" | "CLUSTERDOWN" => RoutingHint::FindServer,
         _ => RoutingHint::None,
     };
-    // Only the code is passed on: the rest of a server's line may name hosts and keys.
-    let detail = format!("the server says {code}");
+    // Only the code is passed on: the server's message may contain hosts and keys.
+    let detail = format!("error code {code}");
     CallFailure {
         error: StoreError::new(StoreErrorKind::Refused, detail),
         is_connection_broken: MISPLACED.contains(&code),
@@ -122,7 +125,7 @@ fn classify_code(code: &str, error: &RedisError) -> CallFailure {
     }
 }
 
-/// The refusal inside an error of a script, as in `Error running script (call to f_1): @user_script:1: -READONLY You …`.
+/// The code inside a script error such as `Error running script (call to f_1): @user_script:1: -READONLY You …`.
 fn wrapped_code(detail: &str) -> Option<&'static str> {
     let (before, inside) = detail.split_once(": -")?;
     if !before.contains("running script") {
@@ -142,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s_11_what_older_servers_wrap_is_still_a_refusal() {
+    fn s_11_a_refusal_that_older_servers_wrap_is_still_a_refusal() {
         let readonly = "Error running script (call to f_12): @user_script:60: @user_script: 60: -READONLY You can't write against a read only replica.";
         assert_eq!(wrapped_code(readonly), Some("READONLY"));
         assert_eq!(
@@ -153,6 +156,6 @@ mod tests {
             wrapped_code("Error running script (call to f_1): oops"),
             None
         );
-        assert_eq!(wrapped_code("key: -READONLY of somebody's choosing"), None);
+        assert_eq!(wrapped_code("key: -READONLY of a caller's choosing"), None);
     }
 }

@@ -1,14 +1,14 @@
-//! Who we say we are. Read at every connection, and looked at again while one is up, so that a password can be changed
-//! without a restart. Must not know: connections.
+//! Credentials for Redis. They are read at every connect and again while a connection is up, so that a password can
+//! change without a restart. Must not know: connections.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// A name and a password.
+/// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user; without one the server's default user is meant.
+    /// The user; `None` means the server's default user.
     pub username: Option<String>,
     /// The password.
     pub password: String,
@@ -22,16 +22,16 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Whoever knows the credentials of the moment.
+/// A source of the current credentials.
 pub trait CredentialsProvider: Send + Sync + fmt::Debug {
-    /// What to log in with now. Called off the request path, about once a second, and may block for a moment.
+    /// The current credentials. Called off the request path, about once a second; may block briefly.
     ///
     /// # Errors
-    /// They cannot be read. What was read before stays in use on connections that are up, and no new one is made.
+    /// They cannot be read. Open connections keep the previous ones; no new connection is made.
     fn current(&self) -> io::Result<Credentials>;
 }
 
-/// A password in a file, as orchestrators mount them. One line break at its end does not belong to it.
+/// A password in a file, as orchestrators mount it. One line break at its end is removed.
 ///
 /// ```
 /// use tollgate_redis::{CredentialsProvider as _, PasswordFile};
@@ -66,8 +66,8 @@ impl CredentialsProvider for PasswordFile {
         let password = text.strip_suffix('\n').unwrap_or(&text);
         let password = password.strip_suffix('\r').unwrap_or(password);
         if password.is_empty() {
-            // A file that is just being written: the next look will find it whole.
-            let detail = "the file with the password is empty";
+            // The file is just being written; the next read finds it complete.
+            let detail = "the password file is empty";
             return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
         }
         Ok(Credentials {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_line_break_is_taken_off_and_nothing_is_no_password() {
+    fn one_line_break_is_stripped_and_an_empty_file_is_no_password() {
         let path = std::env::temp_dir().join(format!("tollgate-password-{}", std::process::id()));
         let file = PasswordFile::new(None, &path);
         for (written, read) in [("a b\r\n", "a b"), ("a\n\n", "a\n"), ("a", "a")] {

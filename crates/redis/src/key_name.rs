@@ -1,8 +1,8 @@
-//! Names of keys in the server: `tg1:{digest}:id`, thirty bytes for most.
+//! Key names in Redis: `tg1:{digest}:id`, thirty bytes for most limits.
 //!
-//! The digest is a keyed hash of the injective encoding of the caller's key, so callers choose neither a slot nor a
-//! collision, and nothing personal is stored. `tg1` is the version of the layout: another one can live beside it. Thirty
-//! bytes are also the longest name that fits the server's allocation of 32. Must not know: states, scripts.
+//! The digest is a keyed hash of the key's injective encoding. So callers can choose neither a slot nor a collision,
+//! and no personal data is stored. `tg1` is the version of the layout; another version can coexist. Thirty bytes is
+//! also the longest name that fits the server's 32-byte allocation. Must not know: states, scripts.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -10,12 +10,12 @@ use std::hash::Hasher as _;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tollgate_store::{LimitId, StoreKey};
 
-/// What keys are hashed with. Shared by a fleet, and shown to nobody.
+/// The secret that keys are hashed with. All nodes of a fleet share it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyHashSecret([u8; 16]);
 
 impl KeyHashSecret {
-    /// A secret of these bytes. Draw them at random, once per fleet.
+    /// A secret from these bytes. Draw them at random, once per fleet.
     #[must_use]
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
@@ -24,13 +24,13 @@ impl KeyHashSecret {
 
 impl fmt::Debug for KeyHashSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
+        f.write_str("KeyHashSecret(..)")
     }
 }
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The keyed hash of a caller's key.
+/// The keyed hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameDigest(u128);
 
@@ -41,37 +41,37 @@ impl NameDigest {
         Self(hasher.finish128().as_u128())
     }
 
-    /// Of a name that is no secret: the same whatever the secret is.
+    /// The hash of a name that is not secret: the same for every secret.
     pub(crate) fn from_name(name: &[u8]) -> Self {
         let mut hasher = SipHasher24::new();
         hasher.write(name);
         Self(hasher.finish128().as_u128())
     }
 
-    /// Where this key's calls go, of so many places.
-    pub(crate) fn index_below(self, places: usize) -> usize {
-        let places = u128::try_from(places.max(1)).unwrap_or(1);
-        usize::try_from(self.0.checked_rem(places).unwrap_or(0)).unwrap_or(0)
+    /// An index below `places` for this key.
+    pub(crate) fn index_below(self, count: usize) -> usize {
+        let count = u128::try_from(count.max(1)).unwrap_or(1);
+        usize::try_from(self.0.checked_rem(count).unwrap_or(0)).unwrap_or(0)
     }
 
-    /// Half of its bits.
+    /// The upper 64 bits.
     pub(crate) fn upper_half(self) -> u64 {
         u64::try_from(self.0 >> 64).unwrap_or(u64::MAX)
     }
 
-    /// The digest as digits.
+    /// The digest in base 64.
     pub(crate) fn to_text(self) -> [u8; 22] {
         let mut text = [0; 22];
-        for (place, index) in text.iter_mut().zip(0_u32..) {
-            // Six bits a time from the top; the last digit holds the two that are left.
+        for (digit_at, index) in text.iter_mut().zip(0_u32..) {
+            // Six bits at a time from the top; the last digit holds the remaining two.
             let shifted = self.0.rotate_left(6 * (index + 1));
-            *place = digit(shifted & if index == 21 { 0b11_0000 } else { 0b11_1111 });
+            *digit_at = digit(shifted & if index == 21 { 0b11_0000 } else { 0b11_1111 });
         }
         text
     }
 
-    /// The name of a limit's state under this key, in the place of the tag: whatever has the same tag lies in one slot. A key that is its own tag
-    /// has the short name.
+    /// Appends the name of a limit's state for this key under this hash tag. All names with the same tag are in one
+    /// slot. A key that is its own tag has the short name.
     fn append_name_under(self, tag: Self, limit: LimitId, name: &mut Vec<u8>) {
         name.extend_from_slice(b"tg1:{");
         name.extend_from_slice(&tag.to_text());
@@ -91,7 +91,7 @@ impl NameDigest {
     }
 }
 
-/// A key as the server knows it, and the tag that it lies under.
+/// The digests of a key and of its hash tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyName {
     key: NameDigest,
@@ -113,32 +113,32 @@ impl KeyName {
         self.tag
     }
 
-    /// The name of a limit's state under this key.
+    /// The name of a limit's state for this key.
     pub(crate) fn name(self, limit: LimitId) -> Vec<u8> {
         let mut name = Vec::with_capacity(55);
         self.append_name(limit, &mut name);
         name
     }
 
-    /// The same, behind what is there already.
+    /// Appends the name to `bytes`.
     pub(crate) fn append_name(self, limit: LimitId, bytes: &mut Vec<u8>) {
         self.key.append_name_under(self.tag, limit, bytes);
     }
 }
 
-/// The name of what says that a charge on the state of this name was given back.
+/// The name of the marker that records the refund of a charge on this state.
 pub(crate) fn undo_marker_name(name: &[u8], id: u128) -> Vec<u8> {
     [name, b"!", &NameDigest(id).to_text()].concat()
 }
 
-/// The name of the reservations on the state of this name.
+/// The name of the reservations of this state.
 pub(crate) fn ledger_name(name: &[u8]) -> Vec<u8> {
-    // Not a digit, so no other limit has this name.
+    // Not a base 64 digit, so it is no other limit's name.
     [name, b"."].concat()
 }
 
-/// The name of the book that slices of the state of this name are lent by. It is kept apart, so that nodes which decide exactly
-/// and nodes which borrow do not overwrite each other while a policy changes.
+/// The name of the leased bucket of this state. It is separate, so that nodes that decide exactly and nodes that lease
+/// do not overwrite each other while a policy changes.
 pub(crate) fn leased_bucket_name(name: &[u8]) -> Vec<u8> {
     [name, b"~"].concat()
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn under_a_tag_keys_differ_and_lie_together() {
+    fn keys_with_one_tag_differ_and_are_in_one_slot() {
         let key = |text: &'static [u8]| StoreKey::new(text).unwrap();
         let under = |text, tag: Option<&StoreKey<'_>>| {
             let named = KeyName::new(SECRET, &key(text), tag);

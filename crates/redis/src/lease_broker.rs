@@ -1,9 +1,9 @@
-//! Lending in Redis or Valkey: an errand is one round trip to where the key is.
+//! Quota leases in Redis or Valkey: one lease request is one round trip to the key's server.
 //!
-//! Must not know: how books are kept, how connections are.
+//! Must not know: how leases are stored, how connections are made.
 
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::quota_lease::{LeaseGrant, LeaseRequest, Lender};
+use tollgate_store::quota_lease::{LeaseBroker, LeaseGrant, LeaseRequest};
 use tollgate_store::{IdentifiedLimit, StoreError, StoreErrorKind, StoreFuture, StoreKey};
 
 use crate::key_name::KeyName;
@@ -11,37 +11,37 @@ use crate::store::RedisStore;
 use crate::wire::{ScriptCall, decode_lease_grant};
 
 impl RedisStore {
-    /// Runs an errand on one key: see [`Lender`], whose contract this is. A key must have the same tag whenever it is asked
-    /// for.
+    /// Handles a lease request for one key; see [`LeaseBroker`] for the contract. Always pass the same tag for the same
+    /// key.
     ///
     /// # Errors
-    /// The limit cannot be lent from, or a server did not answer.
-    pub async fn lend(
+    /// The limit cannot be leased from, or a server did not reply.
+    pub async fn grant_lease(
         &self,
         tag: Option<StoreKey<'_>>,
         key: StoreKey<'_>,
-        ruled: &IdentifiedLimit,
-        errand: &LeaseRequest<'_>,
+        limit: &IdentifiedLimit,
+        request: &LeaseRequest<'_>,
     ) -> Result<LeaseGrant, StoreError> {
-        if errand.reports.len() > MAX_CHECKS {
-            let detail = "too many reports in one errand";
+        if request.reports.len() > MAX_CHECKS {
+            let detail = "too many reports in one lease request";
             return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
         }
-        let named = KeyName::new(self.secret(), &key, tag.as_ref());
-        let request = ScriptCall::for_named_lease(named, ruled, errand, None)?;
-        let read = |reply: &[i64]| decode_lease_grant(&ruled.limit, errand, reply);
-        self.call(named, &request, read).await
+        let key_name = KeyName::new(self.secret(), &key, tag.as_ref());
+        let call = ScriptCall::for_named_lease(key_name, limit, request, None)?;
+        let read = |reply: &[i64]| decode_lease_grant(&limit.limit, request, reply);
+        self.call(key_name, &call, read).await
     }
 }
 
-impl Lender for RedisStore {
-    fn lend<'a>(
+impl LeaseBroker for RedisStore {
+    fn grant_lease<'a>(
         &'a self,
-        place: Option<StoreKey<'a>>,
+        tag: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
-        errand: LeaseRequest<'a>,
+        limit: &'a IdentifiedLimit,
+        request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant> {
-        Box::pin(async move { self.lend(place, key, ruled, &errand).await })
+        Box::pin(async move { self.grant_lease(tag, key, limit, &request).await })
     }
 }

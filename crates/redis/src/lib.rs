@@ -1,9 +1,9 @@
-//! The store contract over Redis or Valkey: one script call decides a whole batch, all or nothing, on one server, on the
-//! one that sentinels name, in a cluster, or on several that share the keys.
+//! The store contract over Redis or Valkey. One script call decides a whole batch, all or nothing, on a single server,
+//! on the primary that sentinels name, in a cluster, or on independent shards.
 //!
-//! The scripts under `lua/` are ports of `tollgate-core`, and tests hold them to it step by step. They decide whether to
-//! admit and what to keep; they return what they saw, and core computes the answer from it: outcome, remaining, times and
-//! receipts are rounded in one place whatever the store.
+//! The scripts under `lua/` are ports of `tollgate-core`; tests compare them step by step. A script decides whether to
+//! admit and what to store. It returns the state that it saw, and core computes the reply from it. So outcome,
+//! remaining units, times and receipts are rounded in one place for every store.
 //!
 //! Must not know: rules, names of limits, HTTP.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! How to reach the server, and how long to wait for it. Every wait and every queue has a bound here.
+//! Options of the Redis store: addresses, credentials, deadlines. Every wait and every queue is bounded here.
 //!
 //! Must not know: connections, scripts.
 
@@ -12,44 +12,45 @@ use crate::credentials::CredentialsProvider;
 use crate::key_name::KeyHashSecret;
 use crate::tls::RedisTls;
 
-/// Where the server is and how it is used.
+/// Options of a [`RedisStore`](crate::RedisStore).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RedisOptions {
     /// The server or servers:
-    /// - `redis://[user:password@]host[:port][/db]` or `redis+unix:///path`: one;
-    /// - `redis+sentinel://[user:password@]host[:port],…/master[/db]`: the one that sentinels name;
-    /// - `redis+cluster://[user:password@]host[:port],…`: a cluster, of which some nodes are named;
-    /// - `redis+shards://[user:password@]name=host[:port],…[/db]`: independent servers that share the keys by their names.
+    /// - `redis://[user:password@]host[:port][/db]` or `redis+unix:///path`: a single server;
+    /// - `redis+sentinel://[user:password@]host[:port],…/master[/db]`: the primary that sentinels name;
+    /// - `redis+cluster://[user:password@]host[:port],…`: a cluster, by some of its nodes;
+    /// - `redis+shards://[user:password@]name=host[:port],…[/db]`: independent servers that share the keys by name.
     ///
-    /// With `rediss` instead of `redis` it is spoken by TLS. User and password are those of the servers, not of sentinels.
+    /// Use `rediss` instead of `redis` for TLS. User and password are those of the servers, not of the sentinels.
     pub address: String,
-    /// Where user and password come from, if not from the address. They may change while the store is in use.
+    /// Source of user and password, instead of the address. They may change while the store is in use.
     pub credentials: Option<Arc<dyn CredentialsProvider>>,
-    /// Where user and password for sentinels come from, if these want any.
+    /// Source of user and password for the sentinels, if they need any.
     pub sentinel_credentials: Option<Arc<dyn CredentialsProvider>>,
-    /// Certificates, for TLS.
+    /// Certificates for TLS.
     pub tls: RedisTls,
-    /// What the names of keys are derived with. Every node of a fleet must have the same, or each counts by itself.
+    /// The secret that key names are derived with. All nodes of a fleet must use the same one, or each counts
+    /// separately.
     pub secret: KeyHashSecret,
-    /// The longest that one decision may take.
+    /// The longest time that one decision may take.
     pub deadline: Duration,
-    /// The longest that making a connection may take. No decision waits for it.
+    /// The longest time that connecting may take. No decision waits for it.
     pub connect_deadline: Duration,
-    /// Connections to each server, each of which carries many calls at a time.
+    /// Connections to each server. Each one multiplexes many calls.
     pub connections: usize,
-    /// The most calls under way at once. Beyond it calls are refused at once instead of queued.
+    /// The largest number of calls in flight. Further calls fail at once instead of waiting.
     pub max_in_flight: usize,
-    /// How long closed and expired reservations are remembered.
+    /// How closed and expired reservations are kept.
     pub reservation_retention: ReservationRetention,
 }
 
-/// How long reservations are remembered, and how many.
+/// How long reservations are kept, and how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservationRetention {
-    /// Time for which an expired reservation is still known, so that a late settle can charge more.
+    /// How long an expired reservation is kept, so that a late settle can charge more.
     pub retention: Nanos,
-    /// The most that are remembered for one key of one limit, open or not.
+    /// The largest number of reservations under one key of one limit, open or closed.
     pub max_records: u32,
 }
 
@@ -63,7 +64,7 @@ impl Default for ReservationRetention {
 }
 
 impl RedisOptions {
-    /// The usual waits and bounds: 15 ms for a decision, 200 ms for a connection, three connections, 4,096 calls.
+    /// The defaults: 15 ms per decision, 200 ms to connect, three connections, 4,096 calls in flight.
     pub fn new(address: impl Into<String>, secret: KeyHashSecret) -> Self {
         Self {
             address: address.into(),
@@ -82,7 +83,7 @@ impl RedisOptions {
 
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("RedisOptions")
             .field("address", &redacted(&self.address))
             .field("credentials", &self.credentials)
             .field("sentinel_credentials", &self.sentinel_credentials)
@@ -96,7 +97,7 @@ impl fmt::Debug for RedisOptions {
     }
 }
 
-/// An address without the user and the password.
+/// The address without user and password.
 fn redacted(address: &str) -> String {
     match (address.split_once("://"), address.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, servers))) => format!("{scheme}://..@{servers}"),
@@ -114,10 +115,10 @@ mod tests {
             let options = RedisOptions::new(address, KeyHashSecret::new(*b"0123456789abcdef"));
             format!("{options:?}")
         };
-        let told = shown("redis+cluster://limiter:open@sesame@a:1,b:2");
-        assert!(told.contains("redis+cluster://..@a:1,b:2"), "{told}");
-        assert!(!told.contains("sesame") && !told.contains("open"), "{told}");
-        assert!(!told.contains("0123456789abcdef"), "{told}");
+        let text = shown("redis+cluster://limiter:open@sesame@a:1,b:2");
+        assert!(text.contains("redis+cluster://..@a:1,b:2"), "{text}");
+        assert!(!text.contains("sesame") && !text.contains("open"), "{text}");
+        assert!(!text.contains("0123456789abcdef"), "{text}");
         assert!(shown("redis://a:1/2").contains("redis://a:1/2"));
     }
 }

@@ -1,7 +1,7 @@
-//! The store as an engine's fleet sees it: which of its parts may be away by themselves, and whether one is back.
+//! The [`RemoteStore`] of Redis: partitions that fail independently, and probes for them.
 //!
-//! Of a cluster the parts are ranges of slots, so that a node that is gone takes its own slots along and no others; of
-//! several servers each is one. Must not know: what is decided while a part is away.
+//! The partitions of a cluster are ranges of slots, so that a lost node affects only the partitions of its own slots.
+//! With several servers each is one partition. Must not know: what is decided while a partition is down.
 
 use std::num::NonZeroU16;
 use std::sync::LazyLock;
@@ -14,19 +14,19 @@ use tollgate_store::{
 };
 
 use crate::key_name::{KeyHashSecret, KeyName, leased_bucket_name, ledger_name};
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::store::RedisStore;
 use crate::topology::{HashSlot, Topology};
 use crate::wire::ScriptCall;
 
-/// Into how many ranges a cluster's slots are divided.
+/// Number of slot ranges of a cluster.
 const RANGES: u16 = 64;
-/// How many keys are tried until one is found that lies in a range. A range without one would be a wonder.
+/// How many keys are tried to find one in each range. A range without one is very unlikely.
 const TRIES: u32 = 4_096;
-/// Nobody else's key begins like this: those of policies begin with a small number, and those of commands with a word.
+/// A prefix that no other key has: keys of policies begin with a small number, keys of commands with a word.
 const PROBE: &[u8] = b"\xffprobe";
 
-/// A state that exists to be asked for. It is spent from, because a server that cannot write is of no use.
+/// The limit of probes. A probe spends, because a server that cannot write is unusable.
 static PROBED: LazyLock<Option<IdentifiedLimit>> = LazyLock::new(|| {
     let bucket = TokenBucket::builder(Rate::per_second(1_000)).build().ok()?;
     Some(IdentifiedLimit {
@@ -35,27 +35,27 @@ static PROBED: LazyLock<Option<IdentifiedLimit>> = LazyLock::new(|| {
     })
 });
 
-/// Keys of which one lies in each part.
+/// One key in each partition.
 #[derive(Debug)]
 pub(crate) struct ProbeKeys {
     keys: Vec<Vec<u8>>,
 }
 
 impl ProbeKeys {
-    /// Finds a key for each part.
+    /// Finds a key in each partition.
     pub(crate) fn find(secret: KeyHashSecret, topology: &Topology) -> Self {
-        let key_in = |part: usize| {
+        let key_in = |partition: usize| {
             let candidates = (0..TRIES).map(|n| [PROBE, &n.to_be_bytes()].concat());
-            let lies = |key: &Vec<u8>| {
+            let is_in_partition = |key: &Vec<u8>| {
                 let key = StoreKey::new(key).ok();
-                let named = key.map(|key| KeyName::new(secret, &key, None));
-                named.is_some_and(|named| {
-                    topology.partition_of(topology.slot_of(named.tag())) == part
+                let key_name = key.map(|key| KeyName::new(secret, &key, None));
+                key_name.is_some_and(|key_name| {
+                    topology.partition_of(topology.slot_of(key_name.tag())) == partition
                 })
             };
             candidates
                 .clone()
-                .find(lies)
+                .find(is_in_partition)
                 .or_else(|| candidates.clone().next())
         };
         Self {
@@ -65,26 +65,26 @@ impl ProbeKeys {
 }
 
 impl Topology {
-    /// How many parts there are that may be away by themselves.
+    /// The number of partitions that fail independently.
     pub(crate) fn partition_count(&self) -> usize {
         match self {
             Self::Single(_) | Self::Sentinel(_) => 1,
             Self::Cluster(_) => usize::from(RANGES),
-            Self::Shards(_) => self.links().len().max(1),
+            Self::Shards(_) => self.pools().len().max(1),
         }
     }
 
-    /// Which of them has this place.
-    pub(crate) fn partition_of(&self, place: HashSlot) -> usize {
+    /// The partition of this slot.
+    pub(crate) fn partition_of(&self, slot: HashSlot) -> usize {
         match self {
             Self::Single(_) | Self::Sentinel(_) => 0,
-            Self::Cluster(_) => usize::from(place.number() / (SLOTS / RANGES)),
-            Self::Shards(_) => usize::from(place.number()),
+            Self::Cluster(_) => usize::from(slot.number() / (SLOTS / RANGES)),
+            Self::Shards(_) => usize::from(slot.number()),
         }
     }
 }
 
-/// How many slots a cluster has.
+/// Number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 
 impl RemoteStore for RedisStore {
@@ -92,25 +92,25 @@ impl RemoteStore for RedisStore {
         self.topology().partition_count()
     }
 
-    fn partition_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize {
+    fn partition_of(&self, key: &StoreKey<'_>, tag: Option<&StoreKey<'_>>) -> usize {
         let topology = self.topology();
-        let named = KeyName::new(self.secret(), key, place);
-        topology.partition_of(topology.slot_of(named.tag()))
+        let key_name = KeyName::new(self.secret(), key, tag);
+        topology.partition_of(topology.slot_of(key_name.tag()))
     }
 
     fn decide<'a>(
         &'a self,
-        places: &'a [Option<StoreKey<'a>>],
+        tags: &'a [Option<StoreKey<'a>>],
         checks: &'a [QuotaCheck<'a>],
         answers: &'a mut [StoreReply],
     ) -> StoreFuture<'a, BatchOutcome> {
-        Box::pin(self.decide_tagged(places, checks, answers))
+        Box::pin(self.decide_tagged(tags, checks, answers))
     }
 
-    fn probe(&self, part: usize) -> StoreFuture<'_, ()> {
+    fn probe(&self, partition: usize) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let unknown = || StoreError::new(StoreErrorKind::BadRequest, "there is no such part");
-            let key = self.probe_keys().keys.get(part).ok_or_else(unknown)?;
+            let unknown = || StoreError::new(StoreErrorKind::BadRequest, "no such partition");
+            let key = self.probe_keys().keys.get(partition).ok_or_else(unknown)?;
             let check = QuotaCheck {
                 key: StoreKey::new(key).map_err(|_too_long| unknown())?,
                 limit: PROBED.as_ref().ok_or_else(unknown)?,
@@ -123,16 +123,17 @@ impl RemoteStore for RedisStore {
 
     fn erase<'a>(
         &'a self,
-        place: Option<StoreKey<'a>>,
+        tag: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
+        limit: &'a IdentifiedLimit,
     ) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let named = KeyName::new(self.secret(), &key, place.as_ref());
-            let name = named.name(ruled.id);
-            let (ledger, book) = (ledger_name(&name), leased_bucket_name(&name));
-            let request = ScriptCall::for_script(Which::Erase, named, &[name, ledger, book]);
-            self.call_for_count(named, &request)
+            let key_name = KeyName::new(self.secret(), &key, tag.as_ref());
+            let name = key_name.name(limit.id);
+            let (ledger, leased_bucket) = (ledger_name(&name), leased_bucket_name(&name));
+            let call =
+                ScriptCall::for_script(ScriptKind::Erase, key_name, &[name, ledger, leased_bucket]);
+            self.call_for_count(key_name, &call)
                 .await
                 .map(|found| found > 0)
         })

@@ -1,13 +1,13 @@
-//! The scripts, assembled from the files under `lua/`, and their digests.
+//! The Lua scripts, assembled from the files under `lua/`, and their digests.
 //!
-//! Setting a script's functions up costs the server about as much as deciding, so there is one for each algorithm, one for
-//! plain spending on buckets without any function, and one with everything for mixed batches and reservations, one that
-//! lends. Limits are
-//! arguments, never part of the text, so the server caches these and no more. Must not know: connections, states.
+//! Defining a script's functions costs the server about as much as deciding. So there is one script per algorithm, one
+//! without functions for plain spending on buckets, one with everything for mixed batches and reservations, and one for
+//! leases. Limits are arguments, never part of the text, so the server caches only these scripts. Must not know:
+//! connections, states.
 
 use std::sync::LazyLock;
 
-/// A script's text and the digest that it is called by.
+/// A script and its SHA-1 digest.
 #[derive(Debug)]
 pub struct Script {
     /// The text.
@@ -16,7 +16,7 @@ pub struct Script {
     pub digest: String,
 }
 
-/// The files of a script that has functions, in order.
+/// The files of a script with functions, in order.
 macro_rules! assembled {
     ($($part:literal),*) => {
         concat!(
@@ -29,22 +29,22 @@ macro_rules! assembled {
     };
 }
 
-/// Declares the scripts, one row each: what it is for, its name, its text.
+/// Declares the scripts, one row each: description, name, text.
 macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident => $text:expr;)*) => {
-        /// Which script a batch needs.
+        /// The scripts.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Which {
+        pub enum ScriptKind {
             $($(#[$doc])* $name,)*
         }
 
-        impl Which {
+        impl ScriptKind {
             /// The script.
             #[must_use]
             pub fn script(self) -> &'static Script {
                 match self {
                     $(Self::$name => {
-                        static SCRIPT: LazyLock<Script> = LazyLock::new(|| named($text));
+                        static SCRIPT: LazyLock<Script> = LazyLock::new(|| with_digest($text));
                         &SCRIPT
                     })*
                 }
@@ -68,29 +68,29 @@ scripts! {
     Leases => assembled!("leases");
     /// All algorithms, and reservations.
     All => assembled!("bucket", "span", "window", "counter", "log", "leases", "ledger");
-    /// Forgetting.
+    /// Deletes states.
     Erase => include_str!("lua/erase.lua");
-    /// Slices of token and leaky buckets.
-    Lend => concat!(
+    /// Leases on token and leaky buckets.
+    QuotaLease => concat!(
         include_str!("lua/numbers.lua"),
         include_str!("lua/division.lua"),
-        include_str!("lua/lend.lua"),
+        include_str!("lua/quota_lease.lua"),
     );
-    /// The register of a fleet, which decides nothing.
+    /// The register of a fleet.
     Register => include_str!("lua/register.lua");
 }
 
-/// A text with its digest.
-fn named(text: &'static str) -> Script {
+/// A script with its digest.
+fn with_digest(text: &'static str) -> Script {
     Script {
         text,
         digest: redis::Script::new(text).get_hash().to_owned(),
     }
 }
 
-impl Which {
-    /// Every one that decides.
-    pub const EACH: [Self; 7] = [
+impl ScriptKind {
+    /// All scripts that decide batches.
+    pub const DECIDING: [Self; 7] = [
         Self::Spend,
         Self::Buckets,
         Self::Windows,
@@ -101,7 +101,7 @@ impl Which {
     ];
 
     /// The script that can do what both can.
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub(crate) fn covering(self, other: Self) -> Self {
         match (self, other) {
             _ if self == other => self,
             (Self::Spend, Self::Buckets) | (Self::Buckets, Self::Spend) => Self::Buckets,

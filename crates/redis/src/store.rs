@@ -1,4 +1,4 @@
-//! The store: a batch becomes one call, its reply becomes the answers.
+//! The store: encodes a batch as one call and decodes its reply.
 //!
 //! Must not know: how calls are encoded, how connections are kept, which server has a key.
 
@@ -19,7 +19,7 @@ use crate::remote_store::ProbeKeys;
 use crate::topology::{HashSlot, ServerWarning, Topology};
 use crate::wire::{ScriptCall, decode};
 
-/// Decides in Redis or Valkey, exactly: one round trip, one script, one clock for all keys that lie together.
+/// Decides in Redis or Valkey, exactly: one round trip, one script and one clock for all keys in one slot.
 #[derive(Debug)]
 pub struct RedisStore {
     inner: Arc<StoreInner>,
@@ -29,39 +29,42 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects, as far as the servers are there: without them the store exists, answers [`ErrorKind::Unreachable`], and
-    /// keeps trying in the background. Must be called within a tokio runtime.
+    /// Connects to the servers. If they are unreachable, the store replies [`StoreErrorKind::Unreachable`] and keeps
+    /// trying in the background. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The address makes no sense.
+    ///
+    /// The address or the TLS options are invalid.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         let topology = Topology::open(&options).await?;
         let in_flight = Semaphore::new(options.max_in_flight.max(1));
-        let shared = Arc::new(StoreInner {
+        let inner = Arc::new(StoreInner {
             options,
             topology,
             corrupt: AtomicU64::new(0),
         });
-        let debts = CompensationQueue::start(&shared)?;
-        let probes = ProbeKeys::find(shared.options.secret, &shared.topology);
+        let compensations = CompensationQueue::start(&inner)?;
+        let probe_keys = ProbeKeys::find(inner.options.secret, &inner.topology);
         Ok(Self {
-            inner: shared,
+            inner,
             in_flight,
-            compensations: debts,
-            probe_keys: probes,
+            compensations,
+            probe_keys,
         })
     }
 
-    /// Decides on a batch, all or nothing: see [`tollgate_store::Store`], whose contract this is, awaited.
+    /// Decides a batch, all or nothing, as [`tollgate_store::Store`] does, asynchronously.
     ///
-    /// Within the deadline, whatever the servers do. Dropping the future does not take a call back that was sent.
+    /// The future completes within the deadline, whatever the servers do. Dropping it does not recall a call that was
+    /// sent.
     ///
-    /// In a cluster, and on several servers, keys lie in several places. A batch that does is charged place by place, and
-    /// what was charged is given back when a later place refuses: at most within the deadline others see it. If a server
-    /// fails in between, at most the batch's own cost stays charged, once, until it refills.
+    /// In a cluster and on several servers, the keys of a batch may be in several slots. Such a batch is charged slot
+    /// by slot, and the charges are refunded when a later slot denies. Other requests may see those charges until the
+    /// deadline. If a server fails in between, at most the batch's own cost stays charged, once, until it refills.
     ///
     /// # Errors
-    /// The batch makes no sense, or a server did not answer. No call is repeated that may have been carried out.
+    ///
+    /// The batch is invalid, or a server did not reply. No call is repeated that may have been executed.
     pub async fn decide(
         &self,
         checks: &[QuotaCheck<'_>],
@@ -70,11 +73,11 @@ impl RedisStore {
         self.decide_tagged(&[], checks, answers).await
     }
 
-    /// The same with keys that lie where their tags say, so that those with one tag are decided together: `tags` has one
-    /// for each check, or is empty. A key must have the same tag whenever it is asked for, or it is counted in two places.
+    /// The same with hash tags: keys with the same tag are in one slot and are decided together. `tags` has one element
+    /// per check, or is empty. Always use the same tag for the same key, or it is counted twice.
     ///
     /// # Errors
-    /// The batch makes no sense, or a server did not answer.
+    /// The batch is invalid, or a server did not reply.
     pub async fn decide_tagged(
         &self,
         tags: &[Option<StoreKey<'_>>],
@@ -82,62 +85,64 @@ impl RedisStore {
         answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         if checks.len() != answers.len() {
-            return Err(bad("there must be as many answers as checks"));
+            return Err(bad_request("answers and checks must have the same length"));
         }
         if !tags.is_empty() && tags.len() != checks.len() {
-            return Err(bad("there must be as many tags as checks, or none"));
+            return Err(bad_request("tags must be empty or as long as checks"));
         }
         if checks.len() > MAX_CHECKS {
-            return Err(bad("too many checks in one batch"));
+            return Err(bad_request(
+                "too many checks in one batch, the maximum is 32",
+            ));
         }
         if checks.is_empty() {
             return Ok(BatchOutcome::default());
         }
         let _permit = self.permit()?;
-        let shared = &self.inner;
-        let until = Instant::now() + shared.options.deadline;
-        let part = |index: usize, check: &QuotaCheck<'_>| {
+        let inner = &self.inner;
+        let until = Instant::now() + inner.options.deadline;
+        let place_check = |index: usize, check: &QuotaCheck<'_>| {
             let tag = tags.get(index).and_then(Option::as_ref);
-            let named = KeyName::new(shared.options.secret, &check.key, tag);
-            (named, shared.topology.slot_of(named.tag()))
+            let key_name = KeyName::new(inner.options.secret, &check.key, tag);
+            (key_name, inner.topology.slot_of(key_name.tag()))
         };
-        // Most batches are of one check, which lies in one place whatever there is.
+        // Most batches have one check, which is in one slot.
         if let [check] = checks {
-            let (named, place) = part(0, check);
-            let only = std::iter::once((check, named));
-            let request = ScriptCall::for_named_checks(shared.reservation_retention(), only, None)?;
-            return shared
-                .decide_in_slot(place, &request, checks, answers, until)
+            let (key_name, slot) = place_check(0, check);
+            let only = std::iter::once((check, key_name));
+            let request = ScriptCall::for_named_checks(inner.reservation_retention(), only, None)?;
+            return inner
+                .decide_in_slot(slot, &request, checks, answers, until)
                 .await;
         }
-        let parts: Vec<PlacedCheck<'_>> = checks
+        let placed: Vec<PlacedCheck<'_>> = checks
             .iter()
             .enumerate()
             .map(|(index, check)| {
-                let (named, place) = part(index, check);
+                let (key_name, slot) = place_check(index, check);
                 PlacedCheck {
                     check: *check,
-                    key_name: named,
-                    slot: place,
+                    key_name,
+                    slot,
                 }
             })
             .collect();
-        let first = parts.first().map(|part| part.slot);
+        let first = placed.first().map(|check| check.slot);
         match first {
-            Some(place) if parts.iter().all(|part| part.slot == place) => {
-                let named = parts.iter().map(|part| (&part.check, part.key_name));
+            Some(slot) if placed.iter().all(|check| check.slot == slot) => {
+                let named = placed.iter().map(|check| (&check.check, check.key_name));
                 let request =
-                    ScriptCall::for_named_checks(shared.reservation_retention(), named, None)?;
-                shared
-                    .decide_in_slot(place, &request, checks, answers, until)
+                    ScriptCall::for_named_checks(inner.reservation_retention(), named, None)?;
+                inner
+                    .decide_in_slot(slot, &request, checks, answers, until)
                     .await
             }
-            // In a box, so that whoever keeps all in one place does not carry its room around.
+            // Boxed, so that the future of batches in one slot stays small.
             _ => {
                 Box::pin(multi_slot::decide(
-                    shared,
+                    inner,
                     &self.compensations,
-                    &parts,
+                    &placed,
                     answers,
                     until,
                 ))
@@ -146,36 +151,36 @@ impl RedisStore {
         }
     }
 
-    /// Asks the servers about themselves and says what is unwise: replicas, eviction, old versions, a cluster that was not
-    /// called one. Meant for the start; nothing depends on it, and it may take a few connection deadlines.
+    /// Asks the servers about themselves and returns warnings: replicas, eviction, old versions, an undeclared cluster.
+    /// Meant for the start; nothing depends on it, and it may take several connect deadlines.
     pub async fn inspect(&self) -> Vec<ServerWarning> {
-        let patience = self.inner.options.connect_deadline.saturating_mul(2);
-        self.inner.topology.inspect(patience).await
+        let timeout = self.inner.options.connect_deadline.saturating_mul(2);
+        self.inner.topology.inspect(timeout).await
     }
 
-    /// Whether any server can be asked.
+    /// Whether any server is connected.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.inner.topology.is_connected()
     }
 
-    /// How many states could not be read so far. They were taken for absent and written anew.
+    /// How many states could not be parsed so far. They counted as absent and were overwritten.
     #[must_use]
     pub fn corrupt_states(&self) -> u64 {
         self.inner.corrupt.load(Ordering::Relaxed)
     }
 
-    /// Room for one more call.
+    /// A permit for one more call in flight.
     fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         let Ok(permit) = self.in_flight.try_acquire() else {
-            let detail = "the most calls in flight are reached";
+            let detail = "the maximum of calls in flight is reached";
             return Err(StoreError::new(StoreErrorKind::Busy, detail));
         };
         Ok(permit)
     }
 
-    /// How often something stayed charged in one place although another had refused, because the server that it was to be
-    /// given back to could not be reached in time.
+    /// How many charges stayed although another slot had denied the batch, because the server could not be reached in
+    /// time for the refund.
     #[must_use]
     pub fn uncompensated_charges(&self) -> u64 {
         self.compensations.abandoned()
@@ -199,42 +204,42 @@ impl RedisStore {
         &self.probe_keys
     }
 
-    /// A call on one key, and what is made of its reply: also how many states could not be read.
+    /// Calls a script on one key and decodes the reply with `read`, which also returns the number of corrupt states.
     pub(crate) async fn call<T>(
         &self,
-        named: KeyName,
+        key_name: KeyName,
         request: &ScriptCall,
-        read: impl FnOnce(&[i64]) -> Result<(T, u64), StoreError>,
+        decode_reply: impl FnOnce(&[i64]) -> Result<(T, u64), StoreError>,
     ) -> Result<T, StoreError> {
         let _permit = self.permit()?;
-        let shared = &self.inner;
-        let until = Instant::now() + shared.options.deadline;
-        let place = shared.topology.slot_of(named.tag());
-        let reply = shared.topology.call(place, request, until).await?;
-        let (said, corrupt) = read_integers(&reply, read)
-            .inspect_err(|_| shared.topology.discard_connection(place, request))?;
-        shared.corrupt.fetch_add(corrupt, Ordering::Relaxed);
-        Ok(said)
+        let inner = &self.inner;
+        let until = Instant::now() + inner.options.deadline;
+        let slot = inner.topology.slot_of(key_name.tag());
+        let reply = inner.topology.call(slot, request, until).await?;
+        let (value, corrupt) = read_integers(&reply, decode_reply)
+            .inspect_err(|_| inner.topology.discard_connection(slot, request))?;
+        inner.corrupt.fetch_add(corrupt, Ordering::Relaxed);
+        Ok(value)
     }
 
-    /// A call that answers one number.
+    /// Calls a script that replies with one number.
     pub(crate) async fn call_for_count(
         &self,
-        named: KeyName,
+        key_name: KeyName,
         request: &ScriptCall,
     ) -> Result<i64, StoreError> {
         let until = Instant::now() + self.inner.options.deadline;
-        let place = self.inner.topology.slot_of(named.tag());
-        let reply = self.inner.topology.call(place, request, until).await?;
-        let garbled =
+        let slot = self.inner.topology.slot_of(key_name.tag());
+        let reply = self.inner.topology.call(slot, request, until).await?;
+        let invalid_reply =
             || StoreError::new(StoreErrorKind::InvalidReply, "the reply is not one number");
         read_integers(&reply, |integers| {
-            integers.first().copied().ok_or_else(garbled)
+            integers.first().copied().ok_or_else(invalid_reply)
         })
     }
 }
 
-/// What decisions and the tasks behind them share.
+/// The part of the store that decisions and background tasks share.
 #[derive(Debug)]
 pub(crate) struct StoreInner {
     options: RedisOptions,
@@ -251,66 +256,66 @@ impl StoreInner {
         &self.topology
     }
 
-    /// One call in one place, and what the checks are answered.
+    /// Calls a script in one slot and decodes the replies to its checks.
     pub(crate) async fn decide_in_slot(
         &self,
-        place: HashSlot,
+        slot: HashSlot,
         request: &ScriptCall,
         checks: &[QuotaCheck<'_>],
         answers: &mut [StoreReply],
         until: Instant,
     ) -> Result<BatchOutcome, StoreError> {
-        let reply = self.topology.call(place, request, until).await?;
-        let decided = read_integers(&reply, |integers| decode(checks, integers, answers))
-            .inspect_err(|_| self.topology.discard_connection(place, request))?;
-        if decided.corrupt > 0 {
-            self.corrupt.fetch_add(decided.corrupt, Ordering::Relaxed);
+        let reply = self.topology.call(slot, request, until).await?;
+        let batch = read_integers(&reply, |integers| decode(checks, integers, answers))
+            .inspect_err(|_| self.topology.discard_connection(slot, request))?;
+        if batch.corrupt > 0 {
+            self.corrupt.fetch_add(batch.corrupt, Ordering::Relaxed);
         }
-        Ok(decided.verdict)
+        Ok(batch.outcome)
     }
 
-    /// One call in one place whose answer does not matter. Whether it was carried out.
-    pub(crate) async fn call_ignoring_reply(&self, place: HashSlot, request: &ScriptCall) -> bool {
+    /// Calls a script in one slot and ignores the content of the reply. Returns whether it was executed.
+    pub(crate) async fn call_ignoring_reply(&self, slot: HashSlot, request: &ScriptCall) -> bool {
         let until = Instant::now() + self.options.deadline;
-        let reply = self.topology.call(place, request, until).await;
+        let reply = self.topology.call(slot, request, until).await;
         reply.is_ok_and(|reply| read_integers(&reply, |_| Ok(())).is_ok())
     }
 }
 
-fn bad(detail: &'static str) -> StoreError {
+fn bad_request(detail: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::BadRequest, detail)
 }
 
-/// As many integers as the replies to most calls have at most.
-const FEW: usize = 16;
+/// The number of integers in the replies to most calls, at most.
+const SMALL_REPLY: usize = 16;
 
-/// A script's reply is a flat list of integers and nothing else.
+/// Reads a script's reply, which is a flat list of integers.
 fn read_integers<T>(
     reply: &Value,
-    read: impl FnOnce(&[i64]) -> Result<T, StoreError>,
+    decode_reply: impl FnOnce(&[i64]) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let garbled = || {
+    let invalid_reply = || {
         StoreError::new(
             StoreErrorKind::InvalidReply,
             "the reply is not a list of integers",
         )
     };
     let Value::Array(values) = reply else {
-        return Err(garbled());
+        return Err(invalid_reply());
     };
     let integer = |value: &Value| match value {
         Value::Int(n) => Ok(*n),
-        _ => Err(garbled()),
+        _ => Err(invalid_reply()),
     };
-    let mut few = [0; FEW];
-    match few.get_mut(..values.len()) {
-        Some(few) => {
-            for (place, value) in few.iter_mut().zip(values) {
-                *place = integer(value)?;
+    let mut buffer = [0; SMALL_REPLY];
+    match buffer.get_mut(..values.len()) {
+        Some(buffer) => {
+            for (slot, value) in buffer.iter_mut().zip(values) {
+                *slot = integer(value)?;
             }
-            read(few)
+            decode_reply(buffer)
         }
-        None => read(
+        None => decode_reply(
             &values
                 .iter()
                 .map(integer)

@@ -1,5 +1,5 @@
-//! Tasks in the background: the only place that starts any. Each is watched: should it end or panic it is started again,
-//! and dropping its handle ends it.
+//! Background tasks; the only module that starts any. A task that ends or panics is started again. Dropping the handle
+//! ends it.
 //!
 //! Must not know: what a task does.
 
@@ -9,24 +9,25 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 use tollgate_store::{StoreError, StoreErrorKind};
 
-/// How long a task that has ended stays so, at most.
-const LONGEST_REST: Duration = Duration::from_secs(2);
+/// The longest pause before a task that has ended is started again.
+const MAX_RESTART_PAUSE: Duration = Duration::from_secs(2);
 
-/// A task that runs until this is dropped.
+/// A task that runs until this handle is dropped.
 #[derive(Debug)]
 pub(crate) struct SupervisedTask(AbortHandle);
 
 impl SupervisedTask {
-    /// Starts what `make` makes, and again should it ever end.
+    /// Starts the future that `make` returns, and again whenever it ends.
     ///
     /// # Errors
-    /// There is no runtime around.
+    ///
+    /// There is no tokio runtime.
     pub(crate) fn start<F>(make: impl Fn() -> F + Send + 'static) -> Result<Self, StoreError>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         if tokio::runtime::Handle::try_current().is_err() {
-            let detail = "a store over a network needs a tokio runtime around it";
+            let detail = "no tokio runtime: connect the store within one";
             return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
         }
         #[expect(
@@ -35,10 +36,10 @@ impl SupervisedTask {
         )]
         let watching = tokio::spawn(async move {
             loop {
-                let mut only = JoinSet::new();
-                only.spawn(make());
-                only.join_next().await;
-                tokio::time::sleep(jittered(LONGEST_REST)).await;
+                let mut set = JoinSet::new();
+                set.spawn(make());
+                set.join_next().await;
+                tokio::time::sleep(jittered(MAX_RESTART_PAUSE)).await;
             }
         });
         Ok(Self(watching.abort_handle()))
@@ -51,10 +52,10 @@ impl Drop for SupervisedTask {
     }
 }
 
-/// Somewhere between nothing and this, differently each time. Full jitter: a fleet that lost its server together does not
-/// come back together.
-pub(crate) fn jittered(most: Duration) -> Duration {
+/// A random duration below `most`. Full jitter: nodes that lost their server at the same time do not reconnect at the
+/// same time.
+pub(crate) fn jittered(max: Duration) -> Duration {
     let random = RandomState::new().hash_one(0_u8);
-    let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1);
-    Duration::from_nanos(random.checked_rem(most).unwrap_or(0))
+    let max = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX).max(1);
+    Duration::from_nanos(random.checked_rem(max).unwrap_or(0))
 }

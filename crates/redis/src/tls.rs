@@ -1,4 +1,4 @@
-//! What TLS to the servers needs: which certificates are trusted, and which one is ours.
+//! TLS settings for Redis: trusted roots and the client certificate.
 //!
 //! Must not know: connections.
 
@@ -6,28 +6,28 @@ use std::fmt;
 
 use tollgate_store::{StoreError, StoreErrorKind};
 
-/// Certificates for addresses that begin with `rediss`. Without any, the system's roots are trusted.
+/// Certificates for `rediss` addresses. Without roots the system's roots are trusted.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct RedisTls {
-    /// The authorities that are trusted instead of the system's, as PEM.
+    /// The trusted authorities as PEM, instead of the system's.
     pub roots: Option<Vec<u8>>,
-    /// Our own certificate and its key, as PEM, for servers that ask for one.
+    /// The client certificate and its key as PEM, for servers that ask for one.
     pub identity: Option<ClientIdentity>,
 }
 
-/// A certificate and its key, as PEM.
+/// A client certificate and its key, as PEM.
 #[derive(Clone)]
 pub struct ClientIdentity {
-    /// The certificate, and those that lead from it to an authority.
+    /// The certificate chain.
     pub certificate: Vec<u8>,
-    /// The key, which is shown to nobody.
+    /// The private key. It is never shown.
     pub key: Vec<u8>,
 }
 
 impl fmt::Debug for RedisTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
+        f.debug_struct("RedisTls")
             .field("has_roots", &self.roots.is_some())
             .field("has_identity", &self.identity.is_some())
             .finish()
@@ -36,7 +36,7 @@ impl fmt::Debug for RedisTls {
 
 impl fmt::Debug for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
+        f.debug_struct("ClientIdentity").finish_non_exhaustive()
     }
 }
 
@@ -60,25 +60,26 @@ impl RedisTls {
     }
 }
 
-/// Chooses the cryptography, once for the process, unless the program has chosen before, and looks at the certificates.
+/// Installs the cryptography provider for the process unless there is one, and checks the certificates.
 ///
 /// # Errors
-/// This build has no TLS, or there is no certificate where there should be one.
+///
+/// This build has no TLS, or the PEM data contains no certificate.
 #[cfg(feature = "tls")]
 pub(crate) fn prepare_tls(tls: &RedisTls) -> Result<(), StoreError> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject as _;
 
-    // An error says that another provider is installed already, which is as good.
+    // An error means that a provider is installed already.
     let _is_first = rustls::crypto::ring::default_provider().install_default();
     let given = [
         tls.roots.as_ref(),
         tls.identity.as_ref().map(|identity| &identity.certificate),
     ];
     for pem in given.into_iter().flatten() {
-        // The client takes a file without any for one that trusts nobody.
+        // The client would treat a file without certificates as one that trusts no server.
         if !matches!(CertificateDer::pem_slice_iter(pem).next(), Some(Ok(_))) {
-            return Err(wrong("there is no certificate in what was given for TLS"));
+            return Err(wrong("the PEM data for TLS contains no certificate"));
         }
     }
     Ok(())
@@ -86,7 +87,7 @@ pub(crate) fn prepare_tls(tls: &RedisTls) -> Result<(), StoreError> {
 
 #[cfg(not(feature = "tls"))]
 pub(crate) fn ready(_tls: &RedisTls) -> Result<(), StoreError> {
-    Err(wrong("this build has no TLS; switch the feature `tls` on"))
+    Err(wrong("this build has no TLS; enable the feature `tls`"))
 }
 
 fn wrong(detail: &'static str) -> StoreError {

@@ -1,6 +1,6 @@
-//! A made-up transport over [`RateLimitService`]: `CHECK <user>` and `DONE <ticket>`, a line each, a line back.
+//! A made-up transport over [`RateLimitService`]: it reads `CHECK <user>` and `DONE <ticket>` and writes one line for each.
 //!
-//! It decides, sends the header fields and settles tickets; everything else is the service's. Must not know: stores, limits,
+//! It decides, sends the header fields and settles tickets; the service does everything else. Must not know: stores, limits,
 //! dialects.
 
 use tollgate_engine::CheckOptions;
@@ -8,7 +8,7 @@ use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_service::{HeaderFields, RateLimitService, Refusal, Secret, TakenTicket, Transport};
 use tollgate_store::{Clock, SystemClock};
 
-/// What a line says of a request.
+/// The attributes of a request: its user.
 struct User<'a>(&'a str);
 
 impl Attributes for User<'_> {
@@ -18,7 +18,7 @@ impl Attributes for User<'_> {
     }
 }
 
-async fn answer<C: Clock>(service: &RateLimitService<C>, line: &str) -> String {
+async fn handle_line<C: Clock>(service: &RateLimitService<C>, line: &str) -> String {
     match line.split_once(' ') {
         Some(("CHECK", user)) => check(service, &User(user)).await,
         Some(("DONE", id)) => {
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (clock, secret) = (SystemClock::new(), Secret::random());
     let service = RateLimitService::new(&policy, 1_000, clock, secret)?;
     for line in std::io::stdin().lines() {
-        println!("{}", answer(&service, &line?).await);
+        println!("{}", handle_line(&service, &line?).await);
     }
     Ok(())
 }
@@ -72,21 +72,21 @@ mod tests {
         let policy = tollgate_policy::load(text, "jobs.yaml", SourceFormat::Yaml).unwrap();
         let (clock, secret) = (SystemClock::new(), Secret::random());
         let service = RateLimitService::new(&policy, 1_000, clock, secret).unwrap();
-        let first = answer(&service, "CHECK ada").await;
+        let first = handle_line(&service, "CHECK ada").await;
         assert!(first.starts_with("OK ticket="), "{first}");
         assert!(
             first.contains(r#" ratelimit-policy="jobs";q=1;qu="#),
             "{first}"
         );
-        let second = answer(&service, "CHECK ada").await;
+        let second = handle_line(&service, "CHECK ada").await;
         assert!(
             second.starts_with("429 ") && second.contains("r=0"),
             "{second}"
         );
         let done = first.split([' ', '=']).nth(2).unwrap();
         let done = format!("DONE {done}");
-        assert_eq!(answer(&service, &done).await, "Ok(())");
-        assert_eq!(answer(&service, &done).await, "AlreadySettled");
-        assert!(answer(&service, "CHECK ada").await.starts_with("OK"));
+        assert_eq!(handle_line(&service, &done).await, "Ok(())");
+        assert_eq!(handle_line(&service, &done).await, "AlreadySettled");
+        assert!(handle_line(&service, "CHECK ada").await.starts_with("OK"));
     }
 }

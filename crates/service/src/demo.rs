@@ -1,6 +1,6 @@
-//! The policy that is in force where none is given.
+//! The demonstration policy, which is used if the operator names none.
 //!
-//! Must not know: what it says; that is a file like any other.
+//! Must not know: the policy's contents; it is a file like any other.
 
 use tollgate_policy::load;
 use tollgate_policy::model::Policy;
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_demonstration_policy_is_a_right_one() {
+    fn the_demonstration_policy_is_valid() {
         let policy = demo_policy().unwrap_or_else(|problems| panic!("{problems}"));
         assert_eq!(&*policy.limits[0].name.value, "per-key");
     }

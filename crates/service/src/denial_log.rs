@@ -1,8 +1,8 @@
-//! The denial log: one line says which limit denied, why, and the key as a digest. A limiter of our own bounds the lines.
+//! The denial log: one line for a denial with the limit, the reason, and a digest of the key. A token bucket bounds the rate.
 //!
-//! Denials that are not logged are counted and reported with the next line. Nothing of the request is written but the
-//! keyed digest of the key: the same key has the same digest in every line and in the comparison of candidates, and the
-//! digest says nothing without the process's secret. Must not know: sockets, how requests are decided.
+//! Suppressed lines are counted, and the next line reports their number. A line has nothing of the request but the keyed
+//! digest of the key. A key has the same digest in every line and in the comparison of candidates; without the process's
+//! secret the digest reveals nothing. Must not know: sockets, how requests are decided.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use tollgate_engine::{DenialReason, Verdict};
 
 use crate::metrics::{Metrics, Transport};
 
-/// How many lines there may be: so many a second, and so many at once.
+/// Lines per second, and the burst.
 const SAMPLED: (u64, u64) = (1, 10);
 const ALL: (u64, u64) = (1_000, 1_000);
 
@@ -23,38 +23,38 @@ const ALL: (u64, u64) = (1_000, 1_000);
 pub enum DenialLogMode {
     /// None.
     Off,
-    /// About one a second.
+    /// About one per second.
     #[default]
     Sampled,
-    /// All, up to a thousand a second.
+    /// All, up to 1,000 per second.
     All,
 }
 
-/// What decides whether a denial is logged.
+/// Logs denials, at most as many as its token bucket admits.
 #[derive(Debug)]
 pub(crate) struct DenialLog {
     bucket: Option<TokenBucket>,
-    /// The bucket's state. Whoever finds it taken is not logged: nobody waits for a line of the log.
+    /// The bucket's state. If another thread holds the lock, the line is suppressed, so that no request waits for the log.
     state: Mutex<u64>,
-    /// Denials that were not logged since the last that was.
+    /// Denials that were not logged since the last line.
     skipped: AtomicU64,
 }
 
 impl DenialLog {
     pub(crate) fn new(which: DenialLogMode) -> Self {
-        let built = match which {
+        let bucket = match which {
             DenialLogMode::Off => None,
-            DenialLogMode::Sampled => bucket(SAMPLED).ok(),
-            DenialLogMode::All => bucket(ALL).ok(),
+            DenialLogMode::Sampled => build_bucket(SAMPLED).ok(),
+            DenialLogMode::All => build_bucket(ALL).ok(),
         };
         Self {
-            bucket: built,
+            bucket,
             state: Mutex::new(0),
             skipped: AtomicU64::new(0),
         }
     }
 
-    /// Logs a denial, or counts that it was not logged.
+    /// Logs a denial, or counts it as suppressed.
     pub(crate) fn record(
         &self,
         metrics: &Metrics,
@@ -89,21 +89,21 @@ impl DenialLog {
         let Ok(mut state) = self.state.try_lock() else {
             return false;
         };
-        let decided = bucket.decide(*state, now, 1);
-        if let Some(next) = decided.next {
+        let transition = bucket.decide(*state, now, 1);
+        if let Some(next) = transition.next {
             *state = next;
         }
-        decided.outcome == Outcome::Allow
+        transition.outcome == Outcome::Allow
     }
 }
 
-fn bucket((per_second, burst): (u64, u64)) -> Result<TokenBucket, InvalidQuota> {
+fn build_bucket((per_second, burst): (u64, u64)) -> Result<TokenBucket, InvalidQuota> {
     TokenBucket::builder(Rate::new(per_second, Nanos::SECOND))
         .burst(burst)
         .build()
 }
 
-/// The digest of the key that was denied.
+/// The hexadecimal digest of the denied key.
 fn key_digest(verdict: &Verdict) -> Option<String> {
     let key = verdict.key(verdict.binding()?);
     let digest = verdict.generation().rules().digest(key);
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_never_more_lines_than_the_limiter_allows() {
+    fn the_log_never_has_more_lines_than_its_token_bucket_admits() {
         for (which, at_once, later) in [
             (DenialLogMode::Off, 0, 0),
             (DenialLogMode::Sampled, 10, 1),

@@ -1,6 +1,6 @@
-//! Why a service cannot be made, or a policy cannot be put in force.
+//! The errors of building a service and of replacing its policy.
 //!
-//! Must not know: how it was found out.
+//! Must not know: how the errors are found.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use tollgate_engine::LimitIdsExhausted;
 use tollgate_policy::source::{Diagnostic, Diagnostics};
 use tollgate_store::InvalidSize;
 
-/// Why a service cannot be made, or a policy cannot be put in force.
+/// Why a service cannot be built, or a policy cannot take effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidService {
-    /// The policy cannot be honoured.
+    /// The policy is invalid.
     Policy(Vec<Diagnostic>),
-    /// Policy files cannot be read or are wrong: the problems of each file.
+    /// Policy files cannot be read or are invalid: the problems of each file.
     Files(Vec<Diagnostics>),
-    /// There cannot be so many keys.
+    /// The store cannot have that many keys.
     Size(InvalidSize),
-    /// There are more states than numbers for them.
+    /// There are more limits than limit ids.
     Numbers(LimitIdsExhausted),
 }
 

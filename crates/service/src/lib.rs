@@ -1,10 +1,9 @@
-//! What every transport of the rate limiter needs and none should write twice.
+//! The rate limit service: what every transport of the rate limiter shares.
 //!
-//! [`RateLimitService`] decides on a request, renders the header fields of the answer, keeps tickets until they are
-//! settled, counts and logs, bounds the queue of requests that wait, reloads the policy and takes part in a fleet. A
-//! transport reads a request into [`Attributes`](tollgate_policy::attributes::Attributes), calls
-//! [`check`](RateLimitService::check), and writes the answer. Must not know: sockets, HTTP libraries, protocols, Redis,
-//! command lines.
+//! [`RateLimitService`] decides on requests, renders header fields, keeps tickets until they are settled, counts and logs,
+//! bounds the queue of waiting requests, reloads the policy and takes part in a fleet. A transport reads a request into
+//! [`Attributes`](tollgate_policy::attributes::Attributes), calls [`check`](RateLimitService::check), and writes the response.
+//! Must not know: sockets, HTTP libraries, protocols, Redis, command lines.
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

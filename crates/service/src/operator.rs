@@ -1,7 +1,7 @@
-//! What operators do to a running service, on this node and in the fleet.
+//! Operators' actions on a running service, on this node and in the fleet.
 //!
-//! The engine keeps, signs and logs everything that operators say; this adds what reaches beyond the engine. Must not know:
-//! how operators ask, who may.
+//! The engine stores, signs and logs operators' changes; this module adds the actions that also need the fleet. Must not
+//! know: how operators call it, who is authorised.
 
 use std::fmt;
 
@@ -11,43 +11,43 @@ use tollgate_store::{Clock, MemoryStore, StoreError};
 
 use crate::service::RateLimitService;
 
-/// Why a key was not reset everywhere.
+/// Why a reset failed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ResetError {
-    /// The engine refuses: there is no such limit or key. Nothing was reset.
+    /// The limit or key does not exist. Nothing was reset.
     Refused(OperatorError),
-    /// The key was reset on this node, and the store that the fleet shares did not answer.
+    /// The key was reset on this node, but the shared store did not answer.
     Store(StoreError),
 }
 
 impl<C: Clock> RateLimitService<C> {
-    /// What operators can do by the engine alone: switches, overrides, blocks.
+    /// The operators' actions on the engine: switches, overrides, blocks.
     #[must_use]
     pub fn control(&self) -> Control<'_, MemoryStore<C>> {
         self.engine().control()
     }
 
-    /// Forgets what a key has used of a limit, on this node and in the store that the fleet shares, and tells other nodes to
-    /// forget cached denials. Returns whether there was anything to forget.
+    /// Resets a key of a limit on this node and in the shared store, and makes other nodes drop cached denials. Returns
+    /// whether the key had any state.
     ///
     /// # Errors
-    /// There is no such limit or key, or the shared store did not answer.
+    /// The limit or key does not exist, or the shared store did not answer.
     pub async fn reset(
         &self,
         limit: &str,
         key: &[&str],
         by: Attribution<'_>,
     ) -> Result<bool, ResetError> {
-        let here = self.control().reset(limit, key, by);
-        let here = here.map_err(ResetError::Refused)?;
-        let shared = match self.fleet_engine() {
+        let had_state = self.control().reset(limit, key, by);
+        let had_state = had_state.map_err(ResetError::Refused)?;
+        let had_shared_state = match self.fleet_engine() {
             Some(fleet) => fleet.erase(limit, key).await.map_err(ResetError::Store)?,
             None => false,
         };
-        // That the limit has such a key was found out above.
+        // Cannot fail: `reset` above has checked the limit and the key.
         let _told = self.control().publish_reset(limit, key, by);
-        Ok(here || shared)
+        Ok(had_state || had_shared_state)
     }
 }
 

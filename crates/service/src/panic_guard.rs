@@ -1,14 +1,14 @@
-//! A future that survives a panic of the work inside it.
+//! Catches panics of a future.
 //!
-//! Must not know: what the work is.
+//! Must not know: what the future does.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-/// The result of `work`, or `None` if it panicked. A panic is a bug of ours; it costs one answer instead of the process.
-/// Shared state is safe to read afterwards because stores write it whole.
+/// The result of `work`, or `None` if it panicked. A panic is a bug; it costs one response instead of the process. Shared
+/// state stays consistent because stores write it atomically.
 pub async fn catch_panic<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(
@@ -26,7 +26,7 @@ mod tests {
     use std::future::ready;
 
     #[tokio::test]
-    async fn a_panic_costs_the_answer_and_not_whoever_waits_for_it() {
+    async fn a_panic_costs_the_response_and_not_the_caller() {
         let late = catch_panic::<()>(async {
             tokio::task::yield_now().await;
             panic!("after a wait");

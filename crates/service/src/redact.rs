@@ -1,15 +1,14 @@
-//! A policy without its secrets, to be told in words.
+//! Removes secrets from a policy before it is shown.
 //!
-//! Policies name single keys in overrides and values of headers in conditions, and some of those are what clients prove
-//! themselves by. Whoever may read which limits there are need not learn them. What is secret is known by the name of the
-//! attribute; its value is told as a short digest under the process's secret, so that two can still be told apart. Must
-//! not know: how a policy is put in force, who reads it.
+//! Overrides name single keys and conditions name header values, and some of them are credentials. Readers of a policy need
+//! not learn them. The name of the attribute decides whether a value is secret. A secret value is replaced by a short keyed
+//! digest, so that two values can still be distinguished. Must not know: how a policy takes effect, who reads it.
 
 use siphasher::sip128::SipHasher24;
 use tollgate_policy::attributes::Attribute;
 use tollgate_policy::model::{Glob, Match, Policy, Test};
 
-/// Attributes whose names have one of these in them are taken for secret. Cookies are whatever they are called.
+/// An attribute is secret if its name contains one of these. Cookies are always secret.
 const SECRET_NAME_PARTS: [&str; 9] = [
     "auth",
     "cookie",
@@ -22,7 +21,7 @@ const SECRET_NAME_PARTS: [&str; 9] = [
     "token",
 ];
 
-/// The same policy, with digests in the place of secrets.
+/// The policy with digests in place of secrets.
 pub(crate) fn redact(policy: &Policy, secret: &[u8; 16]) -> Policy {
     let mut policy = policy.clone();
     let hide = |value: &str| -> Box<str> {
@@ -83,7 +82,7 @@ fn is_secret(attribute: &Attribute) -> bool {
         | Attribute::Descriptor(name) => name.to_ascii_lowercase(),
         _ => return false,
     };
-    SECRET_NAME_PARTS.iter().any(|word| name.contains(word))
+    SECRET_NAME_PARTS.iter().any(|part| name.contains(part))
 }
 
 #[cfg(test)]
@@ -108,7 +107,7 @@ limits:
 "#;
 
     #[test]
-    fn nobody_learns_a_key_from_the_words_of_a_policy() {
+    fn an_explanation_of_a_redacted_policy_contains_no_secret() {
         let policy = tollgate_policy::load(TEXT, "a.yaml", SourceFormat::Yaml);
         let policy = policy.unwrap_or_else(|problems| panic!("{problems}"));
         let before = format!("{:?}", explain(&policy).unwrap());

@@ -1,8 +1,8 @@
-//! How busy the service is: the queue of requests that wait, and how late the runtime is.
+//! The service's saturation: the queue of waiting requests, and the scheduling delay of the runtime.
 //!
-//! Decisions take microseconds, so only requests that have to wait their turn pile up. This bounds them. It measures how
-//! late the runtime is and reports it, and refuses nothing for it: see docs/adr/0019. Must not know: requests, limits,
-//! sockets.
+//! Decisions take microseconds, so only requests that have to wait accumulate. This module bounds them. It measures the
+//! runtime's delay and reports it, but does not refuse requests because of it: see docs/adr/0019. Must not know: requests,
+//! limits, sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How many requests may wait at the same time unless the operator says otherwise.
+/// The default of the most requests that may wait at the same time.
 pub const DEFAULT_MAX_WAITING: usize = 1_000;
 
-/// How often it is measured how late the runtime is.
+/// The time between two measurements of the runtime's delay.
 const MEASURE_INTERVAL: Duration = Duration::from_millis(250);
-/// So many measurements count: the worst of the last eight seconds or more.
+/// The number of measurements in a period. The worst delay of the last one to two periods, 8 to 16 s, is reported.
 const MEASUREMENTS: u32 = 32;
-/// A runtime that is later than this is told of in the log.
+/// A longer delay is logged as a warning.
 const WARN_DELAY: Duration = Duration::from_secs(1);
 
-/// How busy a server is.
+/// The saturation of a server.
 #[derive(Debug)]
 pub struct Saturation {
     max_waiting: usize,
@@ -30,12 +30,12 @@ pub struct Saturation {
     late_micros: AtomicU64,
 }
 
-/// The place of one request in the wait queue. It is free again when this is dropped.
+/// The permit of one request in the wait queue. Dropping it releases its place.
 #[derive(Debug)]
 pub struct WaitPermit(Arc<Saturation>);
 
 impl Saturation {
-    /// A queue in which so many requests may wait.
+    /// A queue for at most `most` waiting requests.
     #[must_use]
     pub fn with_max_waiting(most: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -47,67 +47,66 @@ impl Saturation {
         })
     }
 
-    /// Requests that are being held back until they may go on.
+    /// The number of requests that wait now.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// How many may be at the same time.
+    /// The most requests that may wait at the same time.
     #[must_use]
     pub const fn max_waiting(&self) -> usize {
         self.max_waiting
     }
 
-    /// Requests that would have had to wait and were refused, because too many did.
+    /// The number of requests that were refused because the queue was full.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Requests that would have had to wait and were let through, because too many did and their limits want it so.
+    /// The number of requests that were admitted without a wait because the queue was full and their limits are `open`.
     #[must_use]
     pub fn let_through(&self) -> u64 {
         self.let_through.load(Ordering::Relaxed)
     }
 
-    /// How late the runtime was at worst in the last seconds, in microseconds: how long something that is ready waits for
-    /// a thread.
+    /// The worst scheduling delay of the runtime in the last seconds, in microseconds: how long a ready task waits for a
+    /// thread.
     #[must_use]
     pub fn late_micros(&self) -> u64 {
         self.late_micros.load(Ordering::Relaxed)
     }
 
-    /// Measures how late the runtime is. Never completes; run it as a task beside the listeners.
+    /// Measures the runtime's delay. Never completes; spawn it as a task beside the listeners.
     pub async fn measure_runtime_delay(self: Arc<Self>) {
         let (mut worst, mut before) = (Duration::ZERO, Duration::ZERO);
         loop {
             for _ in 0..MEASUREMENTS {
-                // The runtime's own clock: it decides nothing, and tests can move it.
+                // The runtime's own clock: it affects no decision, and tests can advance it.
                 let begun = Instant::now();
                 sleep(MEASURE_INTERVAL).await;
                 let late = begun.elapsed().saturating_sub(MEASURE_INTERVAL);
                 if late >= WARN_DELAY && worst < WARN_DELAY {
                     let late_ms = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
-                    tracing::warn!(late_ms, "the server has more to do than it can");
+                    tracing::warn!(late_ms, "runtime overloaded");
                 }
                 worst = worst.max(late);
-                let told = worst.max(before).as_micros();
-                let told = u64::try_from(told).unwrap_or(u64::MAX);
-                self.late_micros.store(told, Ordering::Relaxed);
+                let delay = worst.max(before).as_micros();
+                let delay = u64::try_from(delay).unwrap_or(u64::MAX);
+                self.late_micros.store(delay, Ordering::Relaxed);
             }
             before = std::mem::take(&mut worst);
         }
     }
 
-    /// Whether as many requests wait as may.
+    /// Whether the queue is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.waiting() >= self.max_waiting
     }
 
-    /// Takes a place in the queue. It never fails: between [`Self::is_full`] and this call every thread may let one more
-    /// request in.
+    /// Enters the queue. It never fails: between [`Self::is_full`] and this call every thread may let one more request in.
     #[must_use]
     pub fn acquire(self: &Arc<Self>) -> WaitPermit {
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -119,7 +118,7 @@ impl Saturation {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request that was let through because the queue was full.
+    /// Counts a request that was admitted without a wait because the queue was full.
     pub fn count_let_through(&self) {
         self.let_through.fetch_add(1, Ordering::Relaxed);
     }
@@ -138,7 +137,7 @@ mod tests {
     use tokio::time::advance;
 
     #[test]
-    fn places_are_counted_and_free_again_when_nobody_stands_there() {
+    fn permits_are_counted_and_released_on_drop() {
         let saturation = Saturation::with_max_waiting(2);
         let one = saturation.acquire();
         assert!(!saturation.is_full());
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_worst_of_the_last_seconds_is_told_and_forgotten_later() {
+    async fn the_worst_delay_is_reported_for_a_while() {
         let saturation = Saturation::with_max_waiting(1);
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&saturation).measure_runtime_delay());

@@ -1,44 +1,44 @@
-//! The secret that keys every digest: drawn at random, or shared by a fleet.
+//! The secret of all keyed digests: random, or shared by a fleet.
 //!
-//! Must not know: what is digested, where secrets are kept.
+//! Must not know: what is digested, where secrets are stored.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-/// Anything shorter can be guessed.
+/// A shorter secret could be guessed.
 const MIN_BYTES: usize = 16;
-/// Says what the secret is used for here, so that nobody else who has it makes the same keys of it.
+/// Separates the keys of this program from those that other programs derive from the same secret.
 const PURPOSE: &[u8; 16] = b"tollgate digests";
 
-/// What the fingerprint of a secret is the digest of. If it changes, nodes of two versions seem to have different secrets.
+/// The input of the fingerprint's digest. If it changes, nodes of two versions seem to have different secrets.
 const FINGERPRINT: &[u8] = b"tollgate fleet fingerprint";
 
-/// Keys every digest that leaves the process. Those who share it make the same digests of the same values.
+/// The key of every digest that leaves the process. Processes with the same secret compute the same digests.
 ///
 /// ```
 /// use tollgate_service::Secret;
 ///
-/// assert!(Secret::shared(b"sixteen bytes or more").is_ok());
-/// assert!(Secret::shared(b"too short").is_err());
+/// assert!(Secret::from_shared_text(b"sixteen bytes or more").is_ok());
+/// assert!(Secret::from_shared_text(b"too short").is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub(crate) [u8; 16]);
 
 impl Secret {
-    /// One that nobody else has.
+    /// A random secret.
     #[must_use]
     pub fn random() -> Self {
-        // A fresh hasher is keyed by the operating system's randomness; how its bits fall is all that is asked of it.
+        // A fresh hasher is keyed by the operating system's randomness.
         let half = || u128::from(RandomState::new().hash_one(0_u8));
         Self((half() << 64 | half()).to_be_bytes())
     }
 
-    /// One that others make of the same text.
+    /// A secret that is derived from a text, the same in every process.
     ///
     /// # Errors
-    /// It is too short to be one.
+    /// The text is too short.
     pub fn from_shared_text(text: &[u8]) -> Result<Self, InvalidSecret> {
         if text.len() < MIN_BYTES {
             return Err(InvalidSecret);
@@ -48,7 +48,7 @@ impl Secret {
         Ok(Self(hasher.finish128().as_bytes()))
     }
 
-    /// Tells it from other secrets without telling what it is: for the other nodes of a fleet, and for pages.
+    /// Identifies the secret without revealing it: for the other nodes of a fleet, and for admin pages.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
@@ -59,14 +59,14 @@ impl Secret {
 }
 
 impl Secret {
-    /// The bytes of the secret, which key digests.
+    /// The bytes of the secret.
     #[must_use]
     pub const fn bytes(self) -> [u8; 16] {
         self.0
     }
 
-    /// Keys the names of keys in a shared store. It is derived from the secret and not the secret itself: clients see
-    /// digests by the secret, and nobody should find names by them.
+    /// The secret that hashes key names in a shared store. It differs from the secret itself, because clients see digests
+    /// of the latter and must not be able to find key names by them.
     #[must_use]
     pub fn derive_key_name_secret(self) -> [u8; 16] {
         let Self(secret) = self;
@@ -82,7 +82,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// It is too short.
+/// The text is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidSecret;
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_text_is_the_same_secret_and_another_is_not() {
+    fn the_same_text_gives_the_same_secret() {
         let shared = |text: &str| Secret::from_shared_text(text.as_bytes());
         let one = shared("correct horse battery staple").unwrap();
         assert_eq!(shared("correct horse battery staple"), Ok(one));

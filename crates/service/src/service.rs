@@ -1,6 +1,6 @@
-//! [`RateLimitService`]: an engine over the memory store with everything that transports share.
+//! [`RateLimitService`]: an engine over the memory store, and everything that transports share.
 //!
-//! Must not know: sockets, protocols, what is in files.
+//! Must not know: sockets, protocols, file formats.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -29,44 +29,44 @@ use crate::watchdog::Watchdog;
 /// The largest random delay that can be added to `Retry-After`.
 pub const MAX_RETRY_JITTER: Nanos = Nanos::HOUR;
 
-/// A policy in force, and everything that transports share to serve it.
+/// A rate limit service: a policy, and everything that transports share to apply it.
 ///
-/// Configure it by its `with_…` methods before it is shared. Over the memory store every future of its methods is ready at
-/// the first poll; after [`join`](Self::join) it may wait for the fleet's store.
+/// Configure it by its `with_…` methods before it is shared. Over the memory store, futures of its methods are ready at the
+/// first poll. After [`join`](Self::join) they may wait for the fleet's store.
 #[derive(Debug)]
 pub struct RateLimitService<C> {
     engine: Arc<Engine<MemoryStore<C>>>,
-    /// The fleet that it shares state with, if it has joined one.
+    /// The fleet, if the service has joined one.
     fleet: OnceLock<Arc<Fleet>>,
-    /// Loads the policy file again, if the policy comes from a file.
+    /// Reloads the policy file, if the policy is from a file.
     reloader: Option<Arc<PolicyReloader<MemoryStore<C>>>>,
     pub(crate) tickets: TicketTable,
     pub(crate) headers: HeaderRenderer,
     saturation: Arc<Saturation>,
     pub(crate) watchdog: Watchdog,
     explanation: ArcSwap<PolicyExplanation>,
-    /// Keys every digest of this process; every policy that replaces this one makes the same digests.
+    /// Keys all digests of this process. It stays when the policy is replaced, so digests stay the same.
     secret: Secret,
-    /// Held while a policy is replaced, so that the explanation is that of the rules.
+    /// Locked while the policy is replaced, so that the explanation matches the rules.
     replacing: Mutex<()>,
     metrics: Arc<Metrics>,
     denial_log: DenialLog,
 }
 
-/// A policy in plain words, without its secrets, and the generation that verdicts name it by.
+/// The explanation of a policy without its secrets, and the policy's generation.
 #[derive(Debug)]
 pub struct PolicyExplanation {
     /// The generation of the policy.
     pub generation: u64,
-    /// What it does.
+    /// The explanation.
     pub explanation: Explanation,
 }
 
 impl<C: Clock> RateLimitService<C> {
-    /// A service that decides by `policy`, with room for about `keys` keys in use at the same time.
+    /// A service with this policy and capacity for about `keys` keys at the same time.
     ///
     /// # Errors
-    /// The policy cannot be put in force, or there cannot be so many keys.
+    /// The policy is invalid, or `keys` is out of range.
     pub fn new(
         policy: &Policy,
         keys: usize,
@@ -88,11 +88,11 @@ impl<C: Clock> RateLimitService<C> {
         ))
     }
 
-    /// A service that decides by a policy file. Call [`look`](crate::reload::Reloader::look) of its [`reloader`](Self::reloader) when the file
-    /// may have changed, or have a [`Watch`](crate::reload::Watch) do it.
+    /// A service with the policy of a file. Call [`reload_if_changed`](crate::reload::Reloader::reload_if_changed) of its
+    /// [`reloader`](Self::reloader) when the file may have changed, or use a [`FileWatcher`](crate::reload::FileWatcher).
     ///
     /// # Errors
-    /// Everything that is wrong with the file, or there cannot be so many keys.
+    /// All problems of the file, or `keys` is out of range.
     pub fn from_file(
         path: &Path,
         keys: usize,
@@ -134,41 +134,41 @@ impl<C: Clock> RateLimitService<C> {
         }
     }
 
-    /// The same service, which logs these denials.
+    /// Sets which denials are logged.
     #[must_use]
     pub fn with_denial_log(mut self, which: DenialLogMode) -> Self {
         self.denial_log = DenialLog::new(which);
         self
     }
 
-    /// The same service, which holds back at most `most` requests at the same time until they may go on. For further
-    /// requests that would have to wait their limits decide: `on_store_failure` in the policy.
+    /// Sets the most requests that may wait at the same time. Further requests that would have to wait are decided by
+    /// `on_store_failure` of their limits.
     #[must_use]
     pub fn with_max_waiting(mut self, most: usize) -> Self {
         self.saturation = Saturation::with_max_waiting(most);
         self
     }
 
-    /// The same service, which tells clients about their limits in these dialects. The default is the current draft.
+    /// Sets the dialects of header fields. The default is the current draft.
     #[must_use]
     pub fn with_dialects(mut self, dialects: Dialects) -> Self {
         self.headers = self.headers.with_dialects(dialects);
         self
     }
 
-    /// The same service, which adds a random delay of at most `jitter` to `Retry-After`, so that denied clients do not
-    /// return together. It is at most [`MAX_RETRY_JITTER`].
+    /// Adds a random delay of at most `jitter` to `Retry-After`, so that denied clients do not return at the same time. It is
+    /// capped at [`MAX_RETRY_JITTER`].
     #[must_use]
     pub fn with_retry_jitter(mut self, jitter: Nanos) -> Self {
         self.headers = self.headers.with_jitter(jitter.min(MAX_RETRY_JITTER));
         self
     }
 
-    /// Puts another policy in force, for every request that is decided after this. State stays with limits of the same
-    /// identity. Returns the number of the new generation.
+    /// Replaces the policy for all requests that are decided after this. Limits with the same identity keep their state.
+    /// Returns the number of the new generation.
     ///
     /// # Errors
-    /// The policy cannot be put in force. Then the one before stays.
+    /// The policy is invalid. Then the current policy stays.
     pub fn replace(&self, policy: &Policy) -> Result<u64, InvalidService> {
         let _one_at_a_time = self.replacing();
         let (rules, explanation) = compile(policy, &self.secret)?;
@@ -183,67 +183,67 @@ impl<C: Clock> RateLimitService<C> {
         Ok(generation)
     }
 
-    /// Shares state with a fleet from now on, for good. Call it before the first request: what was decided before stays on
-    /// this node. Returns whether the service had joined no fleet before.
+    /// Joins a fleet, for good. Call it before the first request: earlier decisions stay on this node. Returns `false` if the
+    /// service has already joined a fleet.
     pub fn join(&self, fleet: &Arc<Fleet>) -> bool {
         self.fleet.set(Arc::clone(fleet)).is_ok()
     }
 
-    /// The fleet that the service has joined. Then a decision may have to wait for the store that the nodes share.
+    /// The fleet, if the service has joined one. Then a decision may wait for the shared store.
     #[must_use]
     pub fn fleet(&self) -> Option<&Arc<Fleet>> {
         self.fleet.get()
     }
 
-    /// The engine that decides.
+    /// The engine.
     #[must_use]
     pub const fn engine(&self) -> &Arc<Engine<MemoryStore<C>>> {
         &self.engine
     }
 
-    /// What loads the policy file again, if the policy comes from a file.
+    /// The reloader of the policy file, if the policy is from a file.
     #[must_use]
     pub const fn reloader(&self) -> Option<&Arc<PolicyReloader<MemoryStore<C>>>> {
         self.reloader.as_ref()
     }
 
-    /// The time by which the service decides.
+    /// The current time of the service's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.engine.store().now()
     }
 
-    /// The secret that keys every digest of this process.
+    /// The secret of all digests of this process.
     #[must_use]
     pub const fn secret(&self) -> Secret {
         self.secret
     }
 
-    /// How header fields are rendered.
+    /// The renderer of header fields.
     #[must_use]
     pub const fn headers(&self) -> &HeaderRenderer {
         &self.headers
     }
 
-    /// How busy the service is.
+    /// The wait queue and the runtime's delay.
     #[must_use]
     pub const fn saturation(&self) -> &Arc<Saturation> {
         &self.saturation
     }
 
-    /// What was answered so far, over all transports.
+    /// The counters of all transports.
     #[must_use]
     pub const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// How many keys were forgiven what they owed because there was no room for them.
+    /// The number of live states that the memory store evicted for want of slots.
     #[must_use]
     pub fn live_evictions(&self) -> u64 {
         self.engine.store().usage().evictions
     }
 
-    /// The policy in force in plain words. After the file has changed this explains the new policy at the first call.
+    /// The explanation of the current policy. After a reload the first call computes it.
     #[must_use]
     pub fn explanation(&self) -> Arc<PolicyExplanation> {
         let known = self.explanation.load_full();
@@ -255,7 +255,7 @@ impl<C: Clock> RateLimitService<C> {
             return known;
         }
         let _one_at_a_time = self.replacing();
-        // What compiled can be explained; if not, the explanation before is better than none.
+        // A policy that compiles can be explained. If not, the previous explanation is better than none.
         if let Ok(explanation) = explain_redacted(&policy, &self.secret) {
             self.explanation.store(Arc::new(PolicyExplanation {
                 generation,
@@ -265,8 +265,8 @@ impl<C: Clock> RateLimitService<C> {
         self.explanation.load_full()
     }
 
-    /// The one place where a verdict is counted and, if it denies, logged. [`check`](Self::check) calls it; a transport
-    /// that decides by [`check_uncounted`](Self::check_uncounted) passes one verdict for the request here.
+    /// Counts a verdict and logs it if it denies. [`check`](Self::check) calls this. A transport that calls
+    /// [`check_uncounted`](Self::check_uncounted) passes one verdict for the request here.
     pub fn observe(&self, transport: Transport, verdict: &Verdict, is_peek: bool) {
         let now = || self.now();
         self.metrics

@@ -1,7 +1,7 @@
-//! Requests that would have to wait while the wait queue is full.
+//! Decides requests that would have to wait while the wait queue is full.
 //!
-//! Each limit that makes a request wait decides by its `on_store_failure`: `open` lets it through, `closed` refuses with
-//! 503, `local` refuses as the limit would without a queue. Nothing is charged. Must not know: sockets, how requests are
+//! Each limit that makes a request wait decides by its `on_store_failure`: `open` admits it, `closed` refuses it with 503,
+//! `local` refuses it as the limit would without a queue. Nothing is charged. Must not know: sockets, how requests are
 //! decided.
 
 use tollgate_core::Outcome;
@@ -12,17 +12,17 @@ use crate::decision::Refusal;
 use crate::metrics::DegradationCause;
 use crate::service::RateLimitService;
 
-/// What becomes of a request that would have to wait while the wait queue is full.
+/// The decision on a request that would have to wait while the wait queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitQueueFull {
-    /// It goes on at once.
+    /// It is admitted without a wait.
     LetThrough,
     /// It is refused.
     Refused(Refusal),
 }
 
 impl<C: Clock> RateLimitService<C> {
-    /// What becomes of a request by the verdict of a peek, if it would have to wait and the queue is full.
+    /// The decision on a request by the verdict of a peek, if it would have to wait and the queue is full.
     pub fn wait_queue_full(&self, peeked: &Verdict) -> Option<WaitQueueFull> {
         if !self.saturation().is_full() || !matches!(peeked.outcome(), Outcome::Wait(_)) {
             return None;
@@ -30,7 +30,7 @@ impl<C: Clock> RateLimitService<C> {
         Some(self.decide_without_wait(peeked))
     }
 
-    /// What becomes of a request that would have to wait, whether or not the queue is still full, and counts it.
+    /// The decision on a request that would have to wait, whether or not the queue is full. It is counted.
     pub fn decide_without_wait(&self, peeked: &Verdict) -> WaitQueueFull {
         match Refusal::wait_queue_full(peeked) {
             None => {
@@ -44,7 +44,7 @@ impl<C: Clock> RateLimitService<C> {
         }
     }
 
-    /// Records that the service has more to do than it can.
+    /// Records that the service is overloaded.
     pub fn record_saturation(&self) {
         self.metrics()
             .record_degradation(DegradationCause::Saturation, self.now());

@@ -1,7 +1,7 @@
-//! What every store can be asked, and what it answers: a batch of checks, decided together, all or nothing.
+//! The store contract: a batch of checks, decided together, all or nothing.
 //!
-//! The memory store answers at once ([`Store`]); a remote one is awaited, with the same requests and answers. Must not
-//! know: where state is kept, what keys or limits mean.
+//! The memory store decides synchronously ([`Store`]); a remote store decides asynchronously, with the same checks and
+//! replies. Must not know: where state is kept, what keys or limits mean.
 
 use std::num::NonZeroU16;
 
@@ -14,49 +14,49 @@ use crate::store_error::StoreError;
 
 pub use tollgate_core::limit::Op;
 
-/// The most checks in one batch.
+/// The largest number of checks in one batch.
 pub const MAX_CHECKS: usize = 32;
 
-/// Which limit a state belongs to. Stable for as long as the state lives: two limits never share a number, and the
-/// number of a limit that is gone is not given to another while its state may still be around.
+/// Identity of a limit, stable for as long as its state lives. Two limits never share an id. The id of a removed limit
+/// is not reused while its state may still exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LimitId(pub NonZeroU16);
 
-/// A limit and its identity, ready to be decided on.
+/// A limit with its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentifiedLimit {
-    /// Which limit it is. Tiers of one limit have the same id and share state.
+    /// The limit's id. Tiers of one limit have the same id and share state.
     pub id: LimitId,
     /// The compiled quota.
     pub limit: Limit,
 }
 
-/// One limit's part in a request.
+/// One check of a batch: one key under one limit.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaCheck<'a> {
-    /// Whose quota it is.
+    /// The key whose quota is checked.
     pub key: StoreKey<'a>,
-    /// Which limit.
+    /// The limit to check.
     pub limit: &'a IdentifiedLimit,
-    /// What is asked of it.
+    /// The operation.
     pub op: Op,
 }
 
-/// What one limit answers.
+/// The reply for one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreReply {
-    /// What this limit says by itself.
+    /// The outcome of this limit alone.
     pub outcome: Outcome,
-    /// Where it stands afterwards.
+    /// The limit's status after the decision.
     pub status: QuotaStatus,
-    /// What it was charged: nothing, unless all admitted.
+    /// The charge. Its cost is zero unless the whole batch was admitted.
     pub receipt: Receipt,
-    /// What else there is to know.
+    /// Further information about how the reply came about.
     pub note: ReplyNote,
 }
 
 impl StoreReply {
-    /// An answer to be overwritten.
+    /// A placeholder that `decide` overwrites.
     pub const EMPTY: Self = Self {
         outcome: Outcome::Never,
         status: QuotaStatus {
@@ -73,48 +73,48 @@ impl StoreReply {
     };
 }
 
-/// What an outcome alone does not say.
+/// Information about a reply beyond its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReplyNote {
-    /// Nothing.
+    /// No further information.
     #[default]
     Plain,
-    /// The table was full of keys that are being denied, so a newcomer was decided by the overflow sketch, which may
-    /// deny too much but never too little. What it charged cannot be given back.
+    /// The table was full of denied keys, so the overflow sketch decided for a new key. It may deny too much, never too
+    /// little. Its charges cannot be refunded.
     Overflow,
-    /// The reservation was made before; nothing was charged again.
+    /// The reservation exists already; nothing was charged again.
     AlreadyReserved,
     /// The reservation was settled or cancelled before; nothing changed.
     AlreadyClosed,
     /// The reservation has expired and stays charged; nothing changed.
     ReservationExpired,
-    /// No such reservation is known; nothing changed.
+    /// No such reservation exists; nothing changed.
     ReservationUnknown,
-    /// Too many reservations are open under this key; nothing was charged.
+    /// Too many reservations exist under this key; nothing was charged.
     ReservationsFull,
-    /// The lease is not held: it was released, or has expired; nothing changed.
+    /// The lease is not held: it was released or has expired; nothing changed.
     LeaseNotHeld,
-    /// The shared store did not answer, and what stands in for the limit on this node decided. What it charged is known
-    /// here only.
+    /// The shared store did not reply, and the limit's fallback quota on this node decided. Only this node knows the
+    /// charge.
     FallbackQuota,
-    /// The shared store did not answer, and the limit admits then. Where it stands is not known.
+    /// The shared store did not reply, and the limit fails open. Its status is unknown.
     FailOpen,
-    /// It was not asked, because another limit had refused already. Where it stands is not known.
+    /// The limit was not checked because another limit had denied already. Its status is unknown.
     NotChecked,
 }
 
-/// A store that answers at once.
+/// A store that decides synchronously.
 ///
-/// All checks of a batch are decided at one instant. If every one of them admits, all are charged, otherwise none is.
-/// `answers` receives one answer per check, in order; it must be as long as `checks`. The same key under the same
-/// limit may occur only once in a batch.
+/// All checks of a batch are decided at one instant. If all of them admit, all are charged; otherwise none is.
+/// `answers` receives one reply per check, in order, and must be as long as `checks`. A batch may contain each key of a
+/// limit only once.
 pub trait Store: Send + Sync {
-    /// Decides on a batch.
+    /// Decides a batch.
     ///
     /// # Errors
-    /// The batch makes no sense, or the store cannot answer. The error says whose fault it is, whether repeating the
-    /// call is safe, and whether something may have been charged.
+    /// The batch is invalid, or the store cannot decide. The error tells whose fault it is, whether the call may be
+    /// repeated, and whether something may have been charged.
     fn decide(
         &self,
         checks: &[QuotaCheck<'_>],
@@ -122,7 +122,6 @@ pub trait Store: Send + Sync {
     ) -> Result<BatchOutcome, StoreError>;
 }
 
-/// A store that several share.
 impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
     fn decide(
         &self,

@@ -1,11 +1,11 @@
-//! Why a table cannot be made.
+//! The error for an invalid table size.
 
 use std::fmt;
 
-/// A number of keys that no table can be made for.
+/// A number of keys for which no table can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidSize {
-    /// The number that was given.
+    /// The requested number of keys.
     pub keys: usize,
     pub(crate) reason: &'static str,
 }

@@ -1,24 +1,24 @@
-//! Whose quota it is: one or several parts, told apart by their lengths, so that no two different keys are ever taken
-//! for one.
+//! Store keys: one or several parts, each encoded with its length, so that two different keys never have the same
+//! encoding.
 //!
-//! Joining parts with a separator lets a caller who controls one part imitate another key (`a_b` + `c` and `a` + `b_c`).
-//! Here every part counts with its length. Must not know: what the parts mean, how keys are hashed or stored.
+//! Joining parts with a separator would let a caller who controls one part imitate another key (`a_b` + `c` and `a` +
+//! `b_c`). Must not know: what the parts mean, how keys are hashed or stored.
 
 use std::fmt;
 
-/// The longest key, in bytes: its parts, and two more for each part after the first. Longer ones are an error: cutting them
-/// would let two callers share a quota, and skipping the limit would let anybody out of it.
+/// The largest key in bytes: its parts, plus two bytes for each part after the first. Longer keys are an error.
+/// Truncating them would let two callers share a quota; skipping the limit would let a caller evade it.
 pub const MAX_KEY_LEN: usize = 1_024;
 
-/// A key as a store sees it: parts that were checked to be short enough. It borrows; making one allocates nothing.
+/// A key of bounded length. It borrows its parts; making one allocates nothing.
 ///
 /// ```
 /// use tollgate_store::StoreKey;
 ///
 /// let parts: [&[u8]; 2] = [b"tenant-7", b"POST /orders"];
-/// let composite = StoreKey::of_parts(&parts)?;
+/// let composite = StoreKey::from_parts(&parts)?;
 /// assert_eq!(composite.len(), 8 + 2 + 12);
-/// assert!(StoreKey::of(&[0; 2_000]).is_err());
+/// assert!(StoreKey::new(&[0; 2_000]).is_err());
 /// # Ok::<(), tollgate_store::KeyTooLong>(())
 /// ```
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ enum Parts<'a> {
 }
 
 impl<'a> StoreKey<'a> {
-    /// The key of one part.
+    /// A key with one part.
     ///
     /// # Errors
     /// It is longer than [`MAX_KEY_LEN`].
@@ -46,7 +46,7 @@ impl<'a> StoreKey<'a> {
         })
     }
 
-    /// The key of several parts. One part makes the same key as [`Key::of`] it.
+    /// A key with several parts. One part makes the same key as [`StoreKey::new`].
     ///
     /// # Errors
     /// They are longer than [`MAX_KEY_LEN`].
@@ -60,7 +60,7 @@ impl<'a> StoreKey<'a> {
         }
     }
 
-    /// The only part, if there is just one.
+    /// The part, if there is exactly one.
     #[must_use]
     #[inline]
     pub const fn single(&self) -> Option<&'a [u8]> {
@@ -80,7 +80,7 @@ impl<'a> StoreKey<'a> {
         one.into_iter().chain(many.iter().copied())
     }
 
-    /// The length that is bounded, in bytes: the parts, and two for each part after the first.
+    /// The length in bytes that [`MAX_KEY_LEN`] bounds: the parts, plus two for each part after the first.
     #[must_use]
     pub fn len(&self) -> usize {
         let total = self.parts().fold(0_usize, |len, part| {
@@ -89,14 +89,14 @@ impl<'a> StoreKey<'a> {
         total.saturating_sub(2)
     }
 
-    /// Whether the key has no parts at all: one key for everyone.
+    /// Whether the key has no parts: one key for all callers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts().next().is_none()
     }
 
-    /// Hands the encoding over piece by piece: two bytes of length, then the part, for every part. Two keys have
-    /// the same encoding only if they have the same parts.
+    /// Writes the encoding in pieces: for each part two bytes of length, then the part. Two keys have the same encoding
+    /// only if they have the same parts.
     pub fn encode(&self, mut write: impl FnMut(&[u8])) {
         self.encode_parts(|len, part| {
             write(&len.to_be_bytes());
@@ -104,10 +104,10 @@ impl<'a> StoreKey<'a> {
         });
     }
 
-    /// Hands every part over with its length, which is what tells parts apart.
+    /// Calls `write` with the length and the bytes of each part.
     #[inline]
     pub fn encode_parts(&self, mut write: impl FnMut(u16, &[u8])) {
-        // A checked key's parts are far below 65,536 bytes.
+        // The parts of a valid key are far shorter than 65,536 bytes.
         let len = |part: &[u8]| u16::try_from(part.len()).unwrap_or(u16::MAX);
         match self.parts {
             Parts::One(part) => write(len(part), part),
@@ -117,7 +117,7 @@ impl<'a> StoreKey<'a> {
 }
 
 impl PartialEq for StoreKey<'_> {
-    /// By their parts: one part is one key however it is said.
+    /// Compares parts: `new` with one part equals `from_parts` with one part.
     fn eq(&self, other: &Self) -> bool {
         self.parts().eq(other.parts())
     }
@@ -126,11 +126,11 @@ impl PartialEq for StoreKey<'_> {
 impl Eq for StoreKey<'_> {}
 
 impl fmt::Debug for StoreKey<'_> {
-    /// Keys name people and secrets: only the size is shown.
+    /// Keys may contain names and secrets, so only the size is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Key({} parts, {} bytes)",
+            "StoreKey({} parts, {} bytes)",
             self.parts().count(),
             self.len()
         )
@@ -140,7 +140,7 @@ impl fmt::Debug for StoreKey<'_> {
 /// A key longer than [`MAX_KEY_LEN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyTooLong {
-    /// Its length in bytes, with two for each part after the first.
+    /// The length in bytes, with two for each part after the first.
     pub len: usize,
 }
 
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn one_part_is_one_key_however_it_is_said() {
+    fn one_part_makes_the_same_key_by_either_constructor() {
         let mut bytes = Vec::new();
         StoreKey::new(b"alice")
             .unwrap()
@@ -217,10 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn debugging_a_key_shows_nothing_of_it() {
+    fn the_debug_output_of_a_key_shows_only_its_size() {
         assert_eq!(
             format!("{:?}", StoreKey::new(b"secret").unwrap()),
-            "Key(1 parts, 6 bytes)"
+            "StoreKey(1 parts, 6 bytes)"
         );
     }
 }

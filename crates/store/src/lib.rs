@@ -1,8 +1,12 @@
-//! State and time: what decisions are made on.
+//! State and time for decisions.
 //!
-//! [`contract`] says what every store can be asked and answers, [`lending`] what a lender can; [`Clock`] says when it is;
-//! [`Key`] whose quota it is. [`Memory`] keeps bounded state in this process; a [`RemoteStore`] keeps it for many, and a
-//! [`register`] says who those are. Must not know: names of limits, HTTP, what a key means.
+//! - [`contract`]: checks, replies and the [`Store`] trait
+//! - [`quota_lease`]: the contract of leased consistency
+//! - [`Clock`], [`StoreKey`]: the current time; the key whose quota is checked
+//! - [`MemoryStore`]: bounded state in this process
+//! - [`RemoteStore`], [`register`]: state that several nodes share, and the list of those nodes
+//!
+//! Must not know: names of limits, HTTP, what a key means.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod clock;
@@ -20,6 +24,6 @@ pub use contract::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, Store, S
 pub use invalid_size::InvalidSize;
 pub use key::{KeyTooLong, MAX_KEY_LEN, StoreKey};
 pub use memory::{MAX_KEYS, MemoryStore, Occupancy, SnapshotError, StoreUsage};
-pub use quota_lease::Lender;
+pub use quota_lease::LeaseBroker;
 pub use remote::{RemoteStore, StoreFuture};
 pub use store_error::{StoreError, StoreErrorKind};

@@ -1,8 +1,8 @@
-//! Whom a node borrows from, and what it is told: the contract of leased consistency.
+//! The contract of leased consistency: how a node leases quota from a shared store.
 //!
-//! The accounting is core's ([`Book`](tollgate_core::lending::Book)); this is its face for those who need not know where a
-//! book is kept. An errand may be repeated: reports say what was spent in all, and a slice is lent once under its id.
-//! Must not know: where a book is kept, how much a node should borrow.
+//! Core does the accounting ([`LeasedBucket`](tollgate_core::quota_lease::LeasedBucket)); this trait hides where it is
+//! stored. A request may be repeated: reports carry totals, and each lease id is granted once. Must not know: where
+//! leases are stored, how much a node should lease.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,30 +15,29 @@ pub use tollgate_core::quota_lease::{
     LeaseGrant, LeaseReport, LeaseRequest, LeaseSpec, QuotaLeaseId,
 };
 
-/// Somebody who lends parts of quotas.
-pub trait Lender: Send + Sync + fmt::Debug {
-    /// Runs an errand on one key of one limit. `place` says where the key lies, as for decisions; it must
-    /// always be the same.
+/// Grants leases on parts of quotas.
+pub trait LeaseBroker: Send + Sync + fmt::Debug {
+    /// Handles a lease request for one key of one limit. `routing_key` selects where the key is stored, as for
+    /// decisions. Always pass the same `routing_key` for the same key.
     ///
-    /// The answer comes within the lender's own deadline. Dropping the future does not take back what was sent.
-    fn lend<'a>(
+    /// The future completes within the broker's own deadline. Dropping it does not recall a request that was sent.
+    fn grant_lease<'a>(
         &'a self,
-        place: Option<StoreKey<'a>>,
+        routing_key: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
-        errand: LeaseRequest<'a>,
+        limit: &'a IdentifiedLimit,
+        request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant>;
 }
 
-/// A lender that several share.
-impl<L: Lender + ?Sized> Lender for Arc<L> {
-    fn lend<'a>(
+impl<L: LeaseBroker + ?Sized> LeaseBroker for Arc<L> {
+    fn grant_lease<'a>(
         &'a self,
-        place: Option<StoreKey<'a>>,
+        routing_key: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
-        errand: LeaseRequest<'a>,
+        limit: &'a IdentifiedLimit,
+        request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant> {
-        (**self).lend(place, key, ruled, errand)
+        (**self).grant_lease(routing_key, key, limit, request)
     }
 }

@@ -1,7 +1,7 @@
-//! Who belongs to a fleet, and what its operators have said: what every register can be asked, and what it answers.
+//! The contract of a fleet's register: the list of live nodes, and the operators' entries.
 //!
-//! A register is one place that all nodes of a fleet can reach. Ages and lives are counted on its clock, so the nodes' own
-//! clocks do not matter. Must not know: where it is kept, what the entries say.
+//! All nodes of a fleet use one register. It counts ages and leases with its own clock, so the nodes' clocks do not
+//! matter. Must not know: where it is stored, what entries mean.
 
 mod fleet_name;
 
@@ -15,42 +15,42 @@ use crate::store_error::{StoreError, StoreErrorKind};
 
 pub use fleet_name::{FleetName, InvalidFleetName};
 
-/// The most nodes at once. Further ones are refused until one of these is gone.
+/// The largest number of nodes. Further nodes are refused until one leaves.
 pub const MAX_NODES: usize = 1_024;
-/// The most entries at once, the ones that say that something is gone included.
+/// The largest number of entries, tombstones included.
 pub const MAX_ENTRIES: usize = 10_000;
-/// The most changes that are put at once.
+/// The largest number of puts in one call.
 pub const MAX_PUTS: usize = 256;
 /// The longest name of an entry, in bytes.
 pub const MAX_NAME_LEN: usize = 256;
 /// The longest body of an entry, in bytes.
 pub const MAX_BODY_LEN: usize = 16_384;
-/// The longest version of a program that a beat tells; what is longer is cut.
+/// The longest program version in a heartbeat; longer ones are truncated.
 pub const MAX_VERSION_LEN: usize = 32;
-/// For how long an entry says that something is gone. Who was away for longer is told everything.
+/// How long a tombstone is kept. A node that was away for longer gets all entries.
 pub const TOMBSTONE_TTL: Nanos = Nanos::from_secs(600);
-/// For how long entries are kept although no node is there.
+/// How long entries are kept while no node is alive.
 pub const ENTRY_TTL: Nanos = Nanos::from_secs(30 * 86_400);
 
-/// An answer that has to be waited for.
+/// The future of a register call.
 pub type RegisterFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A register of a fleet.
 ///
-/// Every call ends within a deadline of its own. No error leaves anything half done; after one that says that
-/// something [may have happened](StoreError::may_have_charged) the same call may be made again.
+/// Every call ends within its own deadline. No error leaves a partial change. After an error that [may have changed
+/// something](StoreError::may_have_charged), the same call may be repeated.
 pub trait Register: Send + Sync {
-    /// Says that a node is alive, for this long, and asks who else is.
+    /// Renews a node's lease for `life` and returns the live nodes.
     fn heartbeat<'a>(&'a self, beat: &'a Heartbeat, life: Nanos) -> RegisterFuture<'a, MemberList>;
 
-    /// Says that a node is gone, so that nobody has to wait for its life to end.
+    /// Removes a node at once, without waiting for its lease to end.
     fn leave(&self, node: NodeId) -> RegisterFuture<'_, ()>;
 
-    /// What was said since: all entries that were put after the mark, or every one if there is no telling which these are.
+    /// All entries put after the cursor, or all entries if the register cannot tell which those are.
     fn entries(&self, since: Option<RegisterCursor>) -> RegisterFuture<'_, RegisterSnapshot>;
 
-    /// Puts all of these in force or, if there is no room for them, none. Later ones of the same name win. A node numbers
-    /// what it puts, upwards from 1: what it has put before is not put again, however often it is repeated.
+    /// Applies all puts, or none if there is no room. Of several puts with the same name, the last one counts. Each
+    /// node numbers its calls from 1 upwards; a call with a number that was applied before changes nothing.
     fn put<'a>(
         &'a self,
         from: NodeId,
@@ -59,130 +59,131 @@ pub trait Register: Send + Sync {
     ) -> RegisterFuture<'a, RegisterCursor>;
 }
 
-/// One run of one process: a number drawn at random when it began.
+/// One run of one process: a random number drawn at its start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
-/// What a node says about itself, several times a second.
+/// The state of a node, sent several times a second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Who says it.
+    /// The sender.
     pub node: NodeId,
-    /// Of the secret that keys its digests; not the secret. Nodes with different ones count apart, each to the whole limit.
+    /// Fingerprint of the secret that keys its digests. Nodes with different secrets count separately, each up to the
+    /// whole limit.
     pub secret_fingerprint: u64,
-    /// Of the policy that is in force on it.
+    /// Fingerprint of its active policy.
     pub policy_fingerprint: u64,
-    /// How often it has loaded one.
+    /// How often it has loaded a policy.
     pub generation: u64,
-    /// Which version of the program it is.
+    /// The program's version.
     pub version: Box<str>,
-    /// What it has to do.
+    /// Its current load.
     pub load: NodeLoad,
 }
 
-/// What a node, or a fleet, has to do.
+/// The load of a node or of a whole fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct NodeLoad {
-    /// Requests under way or held back.
+    /// Requests in flight or queued.
     pub in_flight: u64,
-    /// Requests admitted in a second.
+    /// Admitted requests per second.
     pub admitted_per_s: u64,
-    /// Requests denied in a second.
+    /// Denied requests per second.
     pub denied_per_s: u64,
-    /// Requests turned away in a second because there was too much to do.
+    /// Requests shed per second because of overload.
     pub shed_per_s: u64,
 }
 
-/// Who is there.
+/// The live nodes of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MemberList {
-    /// Everyone whose life has not ended, the asker included, by number.
+    /// All live nodes, the caller included, ordered by id.
     pub nodes: Vec<RegisteredNode>,
-    /// Nodes that are there and whose beat could not be read.
+    /// The number of live nodes whose heartbeat could not be parsed.
     pub unreadable: usize,
-    /// Up to where entries have been put.
+    /// The position of the last put.
     pub cursor: RegisterCursor,
-    /// What all of them have to do.
+    /// The sum of all nodes' loads.
     pub load: NodeLoad,
 }
 
-/// A node, and how long ago it was heard of.
+/// A live node and the age of its last heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredNode {
-    /// What it said.
+    /// Its last heartbeat.
     pub heartbeat: Heartbeat,
-    /// How long ago, by the register's clock.
+    /// The age of the heartbeat, by the register's clock.
     pub age: Nanos,
 }
 
-/// How far a register has come. Marks of one epoch can be compared by their version; another epoch is another register, or the
-/// same after it has lost everything.
+/// A position in a register. Cursors of one epoch are ordered by version. Another epoch means another register, or the
+/// same one after it has lost everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RegisterCursor {
-    /// When it began; 0 as long as nothing was put.
+    /// When the register began; 0 before the first put.
     pub epoch: u64,
-    /// The version of the entry that was put last. It only grows, unless entries were lost.
+    /// The version of the last put entry. It only grows, unless entries are lost.
     pub version: u64,
 }
 
-/// What a register has to say.
+/// Entries of a register.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RegisterSnapshot {
-    /// Up to where this is.
+    /// The position up to which the entries are returned.
     pub cursor: RegisterCursor,
-    /// Whether this is everything, and what is not in it is gone.
+    /// Whether `entries` is complete, so that missing names do not exist.
     pub is_complete: bool,
-    /// Whether the mark that was asked about is one that the register has never given, although it is of its epoch: then it
-    /// has lost what was put after this version, as a replica does that was promoted too early.
+    /// Set if the caller's cursor is of this epoch but unknown to the register: it has lost all puts after this
+    /// version, for example because a lagging replica was promoted.
     pub lost_after: Option<u64>,
     /// The entries in the order in which they were put.
     pub entries: Vec<RegisterEntry>,
 }
 
-/// Something that holds for the whole fleet, or that no longer does.
+/// An entry that applies to the whole fleet, or a tombstone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegisterEntry {
-    /// What it is about.
+    /// The name.
     pub name: Box<str>,
-    /// What it says.
+    /// The content.
     pub body: Box<[u8]>,
-    /// Whether it says that what had this name is gone.
+    /// Whether this is a tombstone: the name was removed.
     pub is_tombstone: bool,
-    /// How long it will hold; without it until it is taken back.
+    /// The remaining time to live; `None` for an entry that does not expire.
     pub expires_in: Option<Nanos>,
-    /// Its place in the order in which entries were put.
+    /// Its position in the order of puts.
     pub version: u64,
 }
 
-/// An entry to be put.
+/// An entry to put.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegisterPut {
-    /// What it is about.
+    /// The name.
     pub name: Box<str>,
-    /// What it says, also of what is taken back: who did that, and why.
+    /// The content. For `PutMode::Remove` it tells who removed the entry, and why.
     pub body: Box<[u8]>,
-    /// What is to become of the name.
+    /// How to put it.
     pub mode: PutMode,
-    /// How long it will hold; without it until it is taken back.
+    /// The time to live; `None` for an entry that does not expire.
     pub expires_in: Option<Nanos>,
 }
 
-/// What is to become of a name.
+/// How a put changes a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutMode {
-    /// It says this from now on.
+    /// Sets the entry.
     Set,
-    /// The same, unless it says something already, or that it is gone.
+    /// Sets the entry unless the name has an entry or a tombstone.
     SetIfAbsent,
-    /// It is gone.
+    /// Removes the entry and leaves a tombstone.
     Remove,
 }
 
 impl NodeLoad {
-    /// How many numbers it has.
+    /// The number of fields.
     pub const LEN: usize = 4;
 
-    /// The numbers in their order, to which later versions add at the end.
+    /// The fields in order. Later versions append fields.
     #[must_use]
     pub const fn numbers(self) -> [u64; Self::LEN] {
         [
@@ -193,7 +194,7 @@ impl NodeLoad {
         ]
     }
 
-    /// A load of these numbers. Those that are missing are zero, those that are not known are left out.
+    /// A load with these fields. Missing fields are zero, unknown ones are ignored.
     #[must_use]
     pub fn from_numbers(numbers: impl IntoIterator<Item = u64>) -> Self {
         let mut numbers = numbers.into_iter();
@@ -206,7 +207,7 @@ impl NodeLoad {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         let pairs = self.numbers().into_iter().zip(other.numbers());
@@ -215,7 +216,7 @@ impl NodeLoad {
 }
 
 impl MemberList {
-    /// The roll of these nodes.
+    /// A list of these nodes.
     #[must_use]
     pub fn new(mut nodes: Vec<RegisteredNode>, unread: usize, mark: RegisterCursor) -> Self {
         nodes.sort_by_key(|seen| seen.heartbeat.node);
@@ -229,7 +230,7 @@ impl MemberList {
         }
     }
 
-    /// How many nodes are there.
+    /// The number of live nodes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.nodes.len().saturating_add(self.unreadable)
@@ -237,60 +238,61 @@ impl MemberList {
 }
 
 impl Heartbeat {
-    /// A version as it can be told: printable, in one word, and not too long.
+    /// A version for a heartbeat: printable ASCII without spaces, of bounded length.
     #[must_use]
     pub fn sanitize_version(text: &str) -> Box<str> {
-        let told: String = text
+        let sanitized: String = text
             .chars()
             .filter(char::is_ascii_graphic)
             .take(MAX_VERSION_LEN)
             .collect();
-        match told.is_empty() {
+        match sanitized.is_empty() {
             true => "unknown".into(),
-            false => told.into(),
+            false => sanitized.into(),
         }
     }
 }
 
-/// Whether these can be put at once.
+/// Validates the puts of one call.
 ///
 /// # Errors
-/// One of them, or all together, is beyond a bound, and the error says which.
+///
+/// One put or their number exceeds a bound; the error names it.
 pub fn validate_puts(changes: &[RegisterPut]) -> Result<(), StoreError> {
     let bad = |detail: String| Err(StoreError::new(StoreErrorKind::BadRequest, detail));
     if changes.len() > MAX_PUTS {
         let given = changes.len();
         return bad(format!(
-            "{given} changes at once, and {MAX_PUTS} is the most"
+            "too many puts in one call: {given}, the maximum is {MAX_PUTS}"
         ));
     }
     for change in changes {
         if change.name.is_empty() || change.name.len() > MAX_NAME_LEN {
             return bad(format!(
-                "the name of an entry has 1 to {MAX_NAME_LEN} bytes"
+                "entry name: it must have 1 to {MAX_NAME_LEN} bytes"
             ));
         }
         if change.body.len() > MAX_BODY_LEN {
             return bad(format!(
-                "the body of an entry has at most {MAX_BODY_LEN} bytes"
+                "entry body: it must have at most {MAX_BODY_LEN} bytes"
             ));
         }
     }
     Ok(())
 }
 
-/// The fleet has as many nodes as it may.
+/// The error when the fleet has [`MAX_NODES`] nodes.
 #[must_use]
 pub fn too_many_nodes() -> StoreError {
-    let detail = format!("the fleet has {MAX_NODES} nodes, which is the most");
+    let detail = format!("the fleet has reached its maximum of {MAX_NODES} nodes");
     StoreError::new(StoreErrorKind::Refused, detail)
 }
 
-/// The fleet has as many entries as it may.
+/// The error when the fleet has [`MAX_ENTRIES`] entries.
 #[must_use]
 pub fn too_many_entries() -> StoreError {
     let detail = format!(
-        "the fleet has {MAX_ENTRIES} switches, overrides and blocks, which is the most; take some back first"
+        "the fleet has reached its maximum of {MAX_ENTRIES} switches, overrides and blocks; remove some first"
     );
     StoreError::new(StoreErrorKind::Refused, detail)
 }
@@ -307,10 +309,10 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Without the body: it may name addresses.
+/// Without the body, which may contain addresses.
 impl fmt::Debug for RegisterEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
+        f.debug_struct("RegisterEntry")
             .field("name", &self.name)
             .field("is_gone", &self.is_tombstone)
             .field("left", &self.expires_in)
@@ -319,10 +321,10 @@ impl fmt::Debug for RegisterEntry {
     }
 }
 
-/// Without the body: it may name addresses.
+/// Without the body, which may contain addresses.
 impl fmt::Debug for RegisterPut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Change")
+        f.debug_struct("RegisterPut")
             .field("name", &self.name)
             .field("how", &self.mode)
             .field("left", &self.expires_in)
@@ -335,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loads_add_up_and_later_versions_may_know_more_or_less_of_them() {
+    fn loads_add_up_and_versions_may_have_more_or_fewer_fields() {
         let known = NodeLoad::from_numbers([1, 2, 3, u64::MAX]);
         assert_eq!(
             known.saturating_add(known),
@@ -355,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_a_bound_is_named() {
-        let change = |name: usize, body: usize| RegisterPut {
+    fn puts_beyond_a_bound_are_refused_and_the_bound_is_named() {
+        let put = |name: usize, body: usize| RegisterPut {
             name: "n".repeat(name).into(),
             body: vec![b'b'; body].into(),
             mode: PutMode::Set,
             expires_in: None,
         };
-        let told = |changes: &[RegisterPut]| match validate_puts(changes) {
+        let message = |puts: &[RegisterPut]| match validate_puts(puts) {
             Ok(()) => String::new(),
             Err(error) => {
                 assert_eq!(error.kind(), StoreErrorKind::BadRequest);
@@ -370,17 +372,17 @@ mod tests {
             }
         };
         assert_eq!(
-            told(&vec![change(MAX_NAME_LEN, MAX_BODY_LEN); MAX_PUTS]),
+            message(&vec![put(MAX_NAME_LEN, MAX_BODY_LEN); MAX_PUTS]),
             ""
         );
-        assert!(told(&vec![change(1, 0); MAX_PUTS + 1]).contains("257 changes"));
-        assert!(told(&[change(MAX_NAME_LEN + 1, 0)]).contains("1 to 256 bytes"));
-        assert!(told(&[change(0, 0)]).contains("1 to 256 bytes"));
-        assert!(told(&[change(1, MAX_BODY_LEN + 1)]).contains("16384 bytes"));
+        assert!(message(&vec![put(1, 0); MAX_PUTS + 1]).contains("call: 257"));
+        assert!(message(&[put(MAX_NAME_LEN + 1, 0)]).contains("1 to 256 bytes"));
+        assert!(message(&[put(0, 0)]).contains("1 to 256 bytes"));
+        assert!(message(&[put(1, MAX_BODY_LEN + 1)]).contains("16384 bytes"));
     }
 
     #[test]
-    fn a_version_is_one_word_that_is_not_too_long() {
+    fn a_version_is_one_word_of_bounded_length() {
         assert_eq!(&*Heartbeat::sanitize_version("0.6.1+abc"), "0.6.1+abc");
         assert_eq!(&*Heartbeat::sanitize_version("1 2\n3é"), "123");
         assert_eq!(&*Heartbeat::sanitize_version(" "), "unknown");

@@ -1,8 +1,8 @@
-//! A store that is somewhere else: the same batches, awaited, and what is to be known about its being away.
+//! The contract of a remote store: the same batches as [`Store`](crate::Store), asynchronous, and its partitions.
 //!
-//! It decides within a deadline of its own, whatever happens to it, and never repeats a call that may have been carried
-//! out. Its futures are boxed: a call that leaves the machine costs a thousand times as much as the box. Must not know:
-//! which store it is, what is decided without it.
+//! It completes every call within its own deadline and never repeats a call that may have been executed. Its futures
+//! are boxed: a network call costs a thousand times as much as the allocation. Must not know: which store it is, what
+//! is decided without it.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,37 +13,37 @@ use crate::contract::{IdentifiedLimit, QuotaCheck, StoreReply};
 use crate::key::StoreKey;
 use crate::store_error::StoreError;
 
-/// What a remote store will answer.
+/// The future of a remote call.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// A store that many share and that may be away.
+/// A store that several nodes share and that may be unavailable.
 pub trait RemoteStore: Send + Sync + fmt::Debug {
-    /// Into how many parts it falls that may be away by themselves, at least one.
+    /// The number of partitions that can fail independently, at least one.
     fn partition_count(&self) -> usize;
 
-    /// Which of them has this key, if it is kept where `place` says or, without that, where it says itself.
-    fn partition_of(&self, key: &StoreKey<'_>, place: Option<&StoreKey<'_>>) -> usize;
+    /// The partition of this key, stored by `routing_key` or, without one, by the key itself.
+    fn partition_of(&self, key: &StoreKey<'_>, routing_key: Option<&StoreKey<'_>>) -> usize;
 
-    /// Decides on a batch, all or nothing: [`Store::decide`](crate::Store::decide), awaited. `places` has for each check
-    /// what it is placed by, if it is not its key; or it is empty.
+    /// Decides a batch, all or nothing, like [`Store::decide`](crate::Store::decide). `routing_keys` has for each check
+    /// the key that selects its location, if it is not the check's own key. It may be empty.
     fn decide<'a>(
         &'a self,
-        places: &'a [Option<StoreKey<'a>>],
+        routing_keys: &'a [Option<StoreKey<'a>>],
         checks: &'a [QuotaCheck<'a>],
         answers: &'a mut [StoreReply],
     ) -> StoreFuture<'a, BatchOutcome>;
 
-    /// Whether one part decides: a decision that nobody asked for, on a state that is nobody's.
-    fn probe(&self, part: usize) -> StoreFuture<'_, ()>;
+    /// Checks whether one partition can decide, by a decision on a state that no caller uses.
+    fn probe(&self, partition: usize) -> StoreFuture<'_, ()>;
 
-    /// Forgets what one key has used of one limit. Answers whether there was anything.
+    /// Deletes the state of one key under one limit. Returns whether there was any.
     fn erase<'a>(
         &'a self,
-        place: Option<StoreKey<'a>>,
+        routing_key: Option<StoreKey<'a>>,
         key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
+        limit: &'a IdentifiedLimit,
     ) -> StoreFuture<'a, bool>;
 
-    /// Whether it can be asked at all at the moment, as far as is known.
+    /// Whether any server is connected, as far as is known.
     fn is_connected(&self) -> bool;
 }

@@ -1,35 +1,35 @@
-//! Why a store did not answer, as data: whose fault it is, whether to try again, whether something may be charged.
+//! Store errors as data: whose fault it is, whether to retry, whether something may have been charged.
 //!
-//! Must not know: transports, servers, what a caller does about it.
+//! Must not know: transports, servers, how a caller reacts.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A store did not decide.
+/// A store could not decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     kind: StoreErrorKind,
-    /// What happened, for people: lowercase, no full stop, no keys or passwords.
+    /// The cause, for people: lowercase, no full stop, no keys or passwords.
     detail: Cow<'static, str>,
 }
 
-/// What kind of failure it is. Everything a program needs to react follows from it.
+/// The kind of a failure. A program can react by the kind alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The call makes no sense: too many checks, the same key twice, an operation that the algorithm does not know.
+    /// The call is invalid: too many checks, a duplicate key, an operation that the algorithm does not support.
     BadRequest,
     /// The store could not be reached; nothing was sent.
     Unreachable,
-    /// Too many calls are under way; this one was not sent.
+    /// Too many calls are in flight; this one was not sent.
     Busy,
-    /// The answer did not come in time. The store may have decided and charged.
+    /// The reply did not arrive in time. The store may have decided and charged.
     TimedOut,
-    /// The connection ended before the answer. The store may have decided and charged.
+    /// The connection ended before the reply. The store may have decided and charged.
     ConnectionLost,
     /// The store refused: loading, read only, out of memory, not permitted. Nothing was charged.
     Refused,
-    /// The store answered what makes no sense. It may have charged.
+    /// The store sent an invalid reply. It may have charged.
     InvalidReply,
 }
 
@@ -42,20 +42,20 @@ impl StoreError {
         }
     }
 
-    /// What kind of failure it is.
+    /// The kind of failure.
     #[must_use]
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// Whether the caller is to blame, not the store.
+    /// Whether the caller caused the failure.
     #[must_use]
     pub const fn is_callers_fault(&self) -> bool {
         matches!(self.kind, StoreErrorKind::BadRequest)
     }
 
-    /// Whether the checks may have been charged although nobody heard the answer. Such a call must not be repeated
-    /// for the same request.
+    /// Whether the checks may have been charged although no reply arrived. Do not repeat such a call for the same
+    /// request.
     #[must_use]
     pub const fn may_have_charged(&self) -> bool {
         matches!(
@@ -66,7 +66,7 @@ impl StoreError {
         )
     }
 
-    /// Whether the same call may be made again without charging twice.
+    /// Whether repeating the call cannot charge twice.
     #[must_use]
     pub const fn is_safe_to_retry(&self) -> bool {
         !self.may_have_charged() && !self.is_callers_fault()
@@ -76,17 +76,15 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            StoreErrorKind::BadRequest => "the request makes no sense",
+            StoreErrorKind::BadRequest => "invalid request",
             StoreErrorKind::Unreachable => "the store cannot be reached",
-            StoreErrorKind::Busy => "too many calls to the store are under way",
-            StoreErrorKind::TimedOut => "the store did not answer in time; it may have charged",
+            StoreErrorKind::Busy => "too many calls to the store are in flight",
+            StoreErrorKind::TimedOut => "the store did not reply in time; it may have charged",
             StoreErrorKind::ConnectionLost => {
                 "the connection to the store was lost; it may have charged"
             }
             StoreErrorKind::Refused => "the store refused",
-            StoreErrorKind::InvalidReply => {
-                "the store's answer makes no sense; it may have charged"
-            }
+            StoreErrorKind::InvalidReply => "the store sent an invalid reply; it may have charged",
         })?;
         write!(f, ": {}", self.detail)
     }
@@ -99,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_have_charged_is_never_safe_to_repeat() {
+    fn a_call_that_may_have_charged_is_never_safe_to_repeat() {
         let kinds = [
             (StoreErrorKind::BadRequest, true, false, false),
             (StoreErrorKind::Unreachable, false, false, true),

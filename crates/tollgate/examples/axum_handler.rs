@@ -26,13 +26,13 @@ async fn hello(State(limits): State<Arc<Limits>>, headers: HeaderMap) -> Respons
         .get("x-api-key")
         .map_or(&b"anonymous"[..], HeaderValue::as_bytes);
     let (outcome, status, mut response) = match limits.limiter.spend(key, 1) {
-        Ok(allowed) => {
-            let status = allowed.tightest().status();
+        Ok(admission) => {
+            let status = admission.tightest().status();
             (Outcome::Allow, status, "hello\n".into_response())
         }
-        Err(Error::Denied(denied)) => {
-            let response = (StatusCode::TOO_MANY_REQUESTS, format!("{denied}\n"));
-            (denied.outcome(), denied.status(), response.into_response())
+        Err(Error::Denied(denial)) => {
+            let response = (StatusCode::TOO_MANY_REQUESTS, format!("{denial}\n"));
+            (denial.outcome(), denial.status(), response.into_response())
         }
         // A key that is too long is the client's mistake, and no matter of limits.
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
@@ -62,9 +62,9 @@ async fn request(address: std::net::SocketAddr) -> Result<String, Failure> {
     let mut stream = TcpStream::connect(address).await?;
     let text = "GET / HTTP/1.1\r\nhost: example\r\nx-api-key: alice\r\nconnection: close\r\n\r\n";
     stream.write_all(text.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await?;
+    Ok(reply)
 }
 
 #[tokio::main(flavor = "current_thread")]

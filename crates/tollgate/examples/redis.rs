@@ -26,7 +26,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if !redis.is_connected() {
         // Not the address, which may hold a password.
         return Err(
-            "nobody answers there: is `redis-server` running, and is the port right?".into(),
+            "no server answers at this address: is `redis-server` running, and is the port right?"
+                .into(),
         );
     }
 
@@ -39,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for call in 1..=12 {
         match limiter.check("user:42").await {
             Ok(()) => println!("call {call}: go ahead"),
-            Err(tollgate::Error::Denied(denied)) => println!("call {call}: {denied}"),
+            Err(tollgate::Error::Denied(denial)) => println!("call {call}: {denial}"),
             // Not a denial. Whether work goes on without its limiter is this program's decision.
             Err(error) if error.may_have_charged() => println!("call {call}: perhaps: {error}"),
             Err(error) => println!("call {call}: nobody decided: {error}"),

@@ -15,12 +15,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
 
     let mut admitted = 0;
-    while let Ok(allowed) = plan.spend("alice", 1) {
+    while let Ok(admission) = plan.spend("alice", 1) {
         admitted += 1;
-        for standing in allowed.limits() {
+        for status in admission.limits() {
             print!(
                 "{}: {} of {}   ",
-                standing.name, standing.remaining, standing.limit
+                status.name, status.remaining, status.limit
             );
         }
         println!();
@@ -38,17 +38,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .share_table_with(&plan)
         .build()?;
     for user in ["bob", "carol", "dave"] {
-        let asks = [plan.for_key(user), everyone.for_key("")];
-        match check_all(&asks) {
-            Ok(allowed) => {
-                let tightest = allowed.tightest();
+        let items = [plan.for_key(user), everyone.for_key("")];
+        match check_all(&items) {
+            Ok(admission) => {
+                let tightest = admission.tightest();
                 println!(
                     "{user} goes ahead; {}: {} of {} left",
                     tightest.name, tightest.remaining, tightest.limit
                 );
                 // Carol changes her mind: her charges go back where they came from, so there is room for Dave.
                 if user == "carol" {
-                    refund_all(&asks, allowed)?;
+                    refund_all(&items, admission)?;
                 }
             }
             Err(error) => println!("{user} does not: {error}"),

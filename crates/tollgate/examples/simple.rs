@@ -7,14 +7,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let limiter = Limiter::per_second(10).burst(20).build()?;
 
     let mut admitted = 0;
-    let denied = loop {
+    let denial = loop {
         match limiter.check("user:42") {
             Ok(()) => admitted += 1,
-            Err(Error::Denied(denied)) => break denied,
+            Err(Error::Denied(denial)) => break denial,
             Err(error) => return Err(error.into()),
         }
     };
-    println!("{admitted} admitted, then: {denied}");
+    println!("{admitted} admitted, then: {denial}");
     assert!(admitted >= 20);
 
     limiter.check("user:43")?;

@@ -10,7 +10,7 @@ fn ask_model(prompt: &str) -> Result<u64, String> {
     }
 }
 
-fn answer(budget: &Limiter, team: &str, prompt: &str) -> Result<u64, Box<dyn std::error::Error>> {
+fn reply(budget: &Limiter, team: &str, prompt: &str) -> Result<u64, Box<dyn std::error::Error>> {
     let reserved: Reservation = budget.reserve(team, 4_000)?;
     match ask_model(prompt) {
         Ok(used) => {
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
 
     for prompt in ["hello", "fail", "a longer question, with its context"] {
-        match answer(&budget, "team-7", prompt) {
+        match reply(&budget, "team-7", prompt) {
             Ok(used) => println!("{used} tokens used, {} left", left()?),
             Err(error) => println!("{error}, {} left", left()?),
         }
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Two answers of 4,000 at most do not fit into what is left; the first still does.
     let first = budget.reserve("team-7", 4_000)?;
     match budget.reserve("team-7", 4_000) {
-        Err(Error::Denied(denied)) => println!("{denied}"),
+        Err(Error::Denied(denial)) => println!("{denial}"),
         other => return Err(format!("expected a denial, and got {other:?}").into()),
     }
     first.cancel()?;

@@ -12,12 +12,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
 
     for job in 1..=5 {
-        let allowed = pace.wait("mailer", Duration::from_secs(1))?;
-        println!("job {job}, {} left", allowed.tightest().remaining);
+        let admission = pace.wait("mailer", Duration::from_secs(1))?;
+        println!("job {job}, {} left", admission.tightest().remaining);
     }
     // A wait that cannot succeed in time is refused before it begins.
     match pace.wait("mailer", Duration::from_millis(1)) {
-        Err(Error::Denied(denied)) => println!("{denied}"),
+        Err(Error::Denied(denial)) => println!("{denial}"),
         other => println!("the machine was slow: {other:?}"),
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! The limits in force, compiled and numbered, and how a replacement follows on them.
+//! The current limits of a limiter with their ids, and which state a replacement inherits.
 //!
-//! A limit's number is what its state is found by. A replacement with the name and the algorithm of a limit in force gets
-//! its number, and so its state; anything else gets a new one and starts afresh. Must not know: keys, tables, clocks.
+//! The store finds state by limit id. A replacement with the name and algorithm of a current limit inherits its id and so
+//! its state. Any other limit gets a new id and starts empty. Must not know: keys, tables, clocks.
 
 use tollgate_core::TokenBucket;
 use tollgate_core::limit::{Limit, Quota};
@@ -9,47 +9,47 @@ use tollgate_store::{IdentifiedLimit, LimitId};
 
 use crate::limit_name::LimitName;
 
-/// One limit in force.
+/// One current limit.
 #[derive(Clone, Debug)]
 pub(crate) struct ActiveLimit {
     pub(crate) name: LimitName,
     pub(crate) identified: IdentifiedLimit,
 }
 
-/// All limits in force at one time, in the order they were written down.
+/// All current limits, in the order in which they were added.
 #[derive(Debug)]
 pub(crate) struct ActiveLimits {
     list: Box<[ActiveLimit]>,
-    /// The limits as the store's shorter way takes them, if all of them are token buckets.
+    /// The arguments of the store's fast path, if all limits are token buckets.
     buckets: Option<Box<[(LimitId, TokenBucket)]>>,
 }
 
 impl ActiveLimits {
-    /// The limits after `before`, which is empty for a limiter's first. `number` hands out the
-    /// number of a limit that inherits none.
+    /// The limits that follow `before`, which is empty for a new limiter. `number` allocates the id of a limit that inherits
+    /// none.
     pub(crate) fn from_limits<E>(
         before: &[ActiveLimit],
         limits: Vec<(LimitName, Limit)>,
         mut number: impl FnMut(&LimitName) -> Result<LimitId, E>,
     ) -> Result<Self, E> {
         let list = limits.into_iter().map(|(name, limit)| {
-            let heir = before
+            let inherited = before
                 .iter()
                 .filter(|old| old.name == name)
                 .find_map(|old| Some((old.identified.id, inherit(&old.identified.limit, limit)?)));
-            let (id, limit) = match heir {
-                Some(heir) => heir,
+            let (id, limit) = match inherited {
+                Some(inherited) => inherited,
                 None => (number(&name)?, limit),
             };
-            let ruled = IdentifiedLimit { id, limit };
+            let limit = IdentifiedLimit { id, limit };
             Ok(ActiveLimit {
                 name,
-                identified: ruled,
+                identified: limit,
             })
         });
         let list = list.collect::<Result<Box<[ActiveLimit]>, E>>()?;
-        let bucket = |rule: &ActiveLimit| match rule.identified.limit.quota() {
-            Quota::TokenBucket(quota) => Some((rule.identified.id, *quota)),
+        let bucket = |limit: &ActiveLimit| match limit.identified.limit.quota() {
+            Quota::TokenBucket(quota) => Some((limit.identified.id, *quota)),
             _ => None,
         };
         Ok(Self {
@@ -58,7 +58,7 @@ impl ActiveLimits {
         })
     }
 
-    /// The limits, if all of them are token buckets: the store has a shorter way for them.
+    /// The limits for the store's fast path, if all of them are token buckets.
     pub(crate) fn buckets(&self) -> Option<&[(LimitId, TokenBucket)]> {
         self.buckets.as_deref()
     }
@@ -67,12 +67,12 @@ impl ActiveLimits {
         &self.list
     }
 
-    /// The only limit, if it is a token bucket: the store has a shorter way for it.
+    /// The single limit for the store's fast path, if it is a token bucket.
     pub(crate) fn single_bucket(&self) -> Option<SingleBucket> {
         match &*self.list {
-            [rule] => match rule.identified.limit.quota() {
+            [limit] => match limit.identified.limit.quota() {
                 Quota::TokenBucket(quota) => Some(SingleBucket {
-                    id: rule.identified.id,
+                    id: limit.identified.id,
                     quota: *quota,
                 }),
                 _ => None,
@@ -82,16 +82,16 @@ impl ActiveLimits {
     }
 }
 
-/// A token bucket that is a limiter's only limit.
+/// A token bucket that is the single limit of a limiter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SingleBucket {
     pub(crate) id: LimitId,
     pub(crate) quota: TokenBucket,
 }
 
-/// `new` as it decides on the state that `old` has left; `None` if it is another algorithm, which cannot read it.
+/// `new` adapted to the state of `old`; `None` if its algorithm cannot read that state.
 ///
-/// Debt may reach as far as the larger quota has lent. Otherwise the smaller one would forgive it.
+/// Debt may be as large as the larger of both quotas allowed. Otherwise the smaller quota would forgive debt.
 fn inherit(old: &Limit, new: Limit) -> Option<Limit> {
     new.can_read_state_of(old)
         .then(|| new.sharing_state_with(old))

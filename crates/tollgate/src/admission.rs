@@ -1,4 +1,4 @@
-//! What a limiter says when it says yes: where every limit stands, and proof of what was charged.
+//! The result of an admitted call: the status of every limit, and the receipt of what was charged.
 //!
 //! Must not know: stores, keys, how to wait.
 
@@ -14,15 +14,15 @@ use crate::error::Denial;
 use crate::limit_name::LimitName;
 use crate::limits::{Limits, MAX_LIMITS};
 
-/// A charge that was made, or for a [peek](crate::Limiter::peek) one that would have been.
+/// An admitted call: the charge and the status of every limit. A [peek](crate::Limiter::peek) returns it without a charge.
 ///
 /// ```
 /// use tollgate::Limiter;
 ///
 /// let limiter = Limiter::per_minute(60).build()?;
-/// let allowed = limiter.spend("alice", 20)?;
-/// let standing = allowed.tightest();
-/// assert_eq!((standing.name, standing.remaining, standing.limit), ("rate", 40, 60));
+/// let admission = limiter.spend("alice", 20)?;
+/// let status = admission.tightest();
+/// assert_eq!((status.name, status.remaining, status.limit), ("rate", 40, 60));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Admission {
@@ -31,26 +31,26 @@ pub struct Admission {
     pub(crate) cost: u64,
 }
 
-/// Where one limit stands for a key.
+/// The status of one limit for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitStatus<'a> {
     /// The limit's name.
     pub name: &'a str,
-    /// The most it admits at once.
+    /// The largest cost that it ever admits at once.
     pub limit: u64,
-    /// What it would admit now, rounded down.
+    /// The units that it would admit now, rounded down.
     pub remaining: u64,
-    /// Time until it is as if this key had never used it.
+    /// Time until the full quota is available again.
     pub reset_after: Duration,
-    /// What its numbers count.
+    /// What its units are.
     pub unit: QuotaUnit,
-    /// What the call charged on it, the most that a refund gives back. Nothing for a peek.
+    /// The units that the call charged, which is the most that a refund returns. Zero for a peek.
     pub charged: u64,
 }
 
 impl LimitStatus<'_> {
-    /// The numbers by themselves, for those who word them: headers, problem details.
+    /// The numbers alone, for code that writes header fields or problem details.
     #[must_use]
     pub fn status(&self) -> QuotaStatus {
         QuotaStatus {
@@ -62,48 +62,49 @@ impl LimitStatus<'_> {
 }
 
 impl Admission {
-    /// An admission with room for every limit's answer.
-    pub(crate) fn with_empty_replies(rules: &Arc<ActiveLimits>, cost: u64, op: Op) -> Self {
+    /// An admission with an empty reply for every limit.
+    pub(crate) fn with_empty_replies(limits: &Arc<ActiveLimits>, cost: u64, op: Op) -> Self {
         Self {
-            active_limits: Arc::clone(rules),
+            active_limits: Arc::clone(limits),
             replies: [StoreReply::EMPTY; MAX_LIMITS],
             cost: if matches!(op, Op::Peek(_)) { 0 } else { cost },
         }
     }
 
-    /// What was charged on every limit. Nothing for a peek; less than asked only by
+    /// The units that were charged on every limit. Zero for a peek. Less than requested only for
     /// [`take_up_to`](crate::Limiter::take_up_to) and [`charge`](crate::Limiter::charge).
     #[must_use]
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// Time to wait before going ahead. Only a queue ([`LeakyBucket::queue`](crate::LeakyBucket::queue)) asks for any.
+    /// Time that the caller must wait before it proceeds. Only a queue ([`LeakyBucket::queue`](crate::LeakyBucket::queue))
+    /// returns a time above zero.
     #[must_use]
     pub fn wait(&self) -> Duration {
         let waits = self
             .limits_with_replies()
-            .map(|(_, answer)| match answer.outcome {
+            .map(|(_, reply)| match reply.outcome {
                 Outcome::Wait(wait) => wait,
                 _ => Nanos::ZERO,
             });
         waits.max().unwrap_or(Nanos::ZERO).into()
     }
 
-    /// Every limit, in the order they were written down.
+    /// The status of every limit, in the order in which the limits were added.
     pub fn limits(&self) -> impl Iterator<Item = LimitStatus<'_>> {
         self.limits_with_replies()
-            .map(|(rule, answer)| LimitStatus {
-                name: rule.name.as_str(),
-                limit: answer.status.limit,
-                remaining: answer.status.remaining,
-                reset_after: answer.status.reset_after.into(),
-                unit: rule.identified.limit.unit(),
-                charged: answer.receipt.cost,
+            .map(|(limit, reply)| LimitStatus {
+                name: limit.name.as_str(),
+                limit: reply.status.limit,
+                remaining: reply.status.remaining,
+                reset_after: reply.status.reset_after.into(),
+                unit: limit.identified.limit.unit(),
+                charged: reply.receipt.cost,
             })
     }
 
-    /// The limit with the smallest part of its quota left: the one worth telling a client about.
+    /// The limit with the smallest fraction of its quota left. Report this one to clients.
     #[must_use]
     pub fn tightest(&self) -> LimitStatus<'_> {
         tightest(self.limits())
@@ -113,43 +114,43 @@ impl Admission {
         self.active_limits.list().iter().zip(&self.replies)
     }
 
-    /// Says that as much was charged as the receipts show, on the limit that was charged most.
+    /// Sets `cost` to the largest cost in the receipts.
     pub(crate) fn set_cost_to_receipts(&mut self) {
         let costs = self
             .limits_with_replies()
-            .map(|(_, answer)| answer.receipt.cost);
+            .map(|(_, reply)| reply.receipt.cost);
         self.cost = costs.max().unwrap_or(0);
     }
 
-    /// The largest cost that every limit had room for when it answered, up to `most` and at least one.
+    /// The largest cost that every limit had room for, at most `most` and at least one.
     pub(crate) fn room_for(&self, most: u64) -> u64 {
-        let least = self.limits().map(|standing| standing.remaining).min();
+        let least = self.limits().map(|status| status.remaining).min();
         most.min(least.unwrap_or(0).max(1))
     }
 
     pub(crate) fn first_status(&self) -> QuotaStatus {
         self.replies
             .first()
-            .map_or(StoreReply::EMPTY.status, |answer| answer.status)
+            .map_or(StoreReply::EMPTY.status, |reply| reply.status)
     }
 
-    /// This admission as a denial by the limit that has to be waited for.
+    /// This admission as a denial by the limit with the longest wait.
     pub(crate) fn to_denial(&self, cost: u64) -> Denial {
         let longest = self
             .limits_with_replies()
-            .max_by_key(|(_, answer)| match answer.outcome {
+            .max_by_key(|(_, reply)| match reply.outcome {
                 Outcome::Wait(wait) => wait,
                 _ => Nanos::ZERO,
             });
-        let (name, answer) = longest.map_or(
+        let (name, reply) = longest.map_or(
             (LimitName::literal(Limits::UNNAMED), &StoreReply::EMPTY),
-            |(rule, answer)| (rule.name.clone(), answer),
+            |(limit, reply)| (limit.name.clone(), reply),
         );
-        Denial::new(name, cost, answer.outcome, answer.status)
+        Denial::new(name, cost, reply.outcome, reply.status)
     }
 }
 
-/// The limit with the smallest part of its quota left.
+/// The limit with the smallest fraction of its quota left.
 pub(crate) fn tightest<'a>(limits: impl Iterator<Item = LimitStatus<'a>>) -> LimitStatus<'a> {
     let nothing = LimitStatus {
         name: Limits::UNNAMED,
@@ -159,7 +160,7 @@ pub(crate) fn tightest<'a>(limits: impl Iterator<Item = LimitStatus<'a>>) -> Lim
         unit: QuotaUnit::Requests,
         charged: 0,
     };
-    // Fractions are compared by multiplying crosswise; a limit of zero has nothing left.
+    // Compares fractions by cross-multiplication. A limit of zero has nothing left.
     let part = |s: &LimitStatus<'_>, of: &LimitStatus<'_>| {
         u128::from(s.remaining).saturating_mul(u128::from(of.limit.max(1)))
     };

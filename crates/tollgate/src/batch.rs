@@ -1,4 +1,4 @@
-//! Several limiters, each with its own key and cost, decided as one: all are charged or none is.
+//! `check_all` and `refund_all`: several limiters, each with its own key and cost, all charged or none.
 //!
 //! Must not know: how state is kept, how to wait.
 
@@ -22,9 +22,9 @@ use crate::limiter::Limiter;
 use crate::limits::Limits;
 use crate::operations::settlement_ops;
 
-/// One limiter's part in [`check_all`].
+/// One limiter with its key and cost, for [`check_all`]. Created by [`Limiter::for_key`].
 #[derive(Clone, Copy, Debug)]
-#[must_use = "it is only asked by `check_all`"]
+#[must_use = "it does nothing until `check_all` is called"]
 pub struct CheckItem<'a, C = SystemClock> {
     limiter: &'a Limiter<C>,
     key: Result<store::StoreKey<'a>, KeyTooLong>,
@@ -32,7 +32,7 @@ pub struct CheckItem<'a, C = SystemClock> {
 }
 
 impl<C: Clock> Limiter<C> {
-    /// This limiter's part in [`check_all`]: one unit on this key, unless [`cost`](Ask::cost) says otherwise.
+    /// An item for [`check_all`]: this key with a cost of one unit. Set another cost with [`cost`](CheckItem::cost).
     pub fn for_key<'a>(&'a self, key: &'a (impl AsKey + ?Sized)) -> CheckItem<'a, C> {
         CheckItem {
             limiter: self,
@@ -43,128 +43,128 @@ impl<C: Clock> Limiter<C> {
 }
 
 impl<C> CheckItem<'_, C> {
-    /// Asks for so many units.
+    /// Sets the cost in units.
     pub const fn cost(mut self, units: u64) -> Self {
         self.cost = units;
         self
     }
 }
 
-/// Asks several limiters at one instant. If all admit, all are charged; if one denies, none is, and the denial names it.
-/// The answer says where every limit stands and what was charged on it, and is the proof that [`refund_all`] needs.
+/// Checks several limiters at one instant. If all admit, all are charged. If one denies, none is charged and the denial
+/// names it. The admission has the status and the charge of every limit, and is the receipt that [`refund_all`] needs.
 ///
-/// The limiters must share a table: build all but the first [beside](crate::Builder::beside) it. Together they may have
-/// 32 limits. A place in a queue counts as admitted, and [`AllAllowed::wait`] says how long it has to be waited for.
+/// The limiters must [share a table](crate::LimiterBuilder::share_table_with). Together they may have 32 limits. A slot in
+/// a queue counts as admitted; [`BatchAdmission::wait`] says how long the caller must wait.
 ///
 /// ```
 /// use tollgate::{Error, Limiter, check_all};
 ///
 /// let per_user = Limiter::per_day(60).name("per-user").build()?;
-/// let everyone = Limiter::per_second(1_000).name("everyone").beside(&per_user).build()?;
-/// let tokens = Limiter::per_minute(50_000).name("tokens").beside(&per_user).build()?;
+/// let everyone = Limiter::per_second(1_000).name("everyone").share_table_with(&per_user).build()?;
+/// let tokens = Limiter::per_minute(50_000).name("tokens").share_table_with(&per_user).build()?;
 /// let request = |cost| {
-///     check_all(&[per_user.ask("alice"), everyone.ask(""), tokens.ask("alice").cost(cost)])
+///     check_all(&[per_user.for_key("alice"), everyone.for_key(""), tokens.for_key("alice").cost(cost)])
 /// };
 ///
-/// let allowed = request(1_200)?;
-/// for standing in allowed.limits() {
+/// let admission = request(1_200)?;
+/// for status in admission.limits() {
 ///     println!(
 ///         "{}: {} of {} left, {} charged, full again after {:?}",
-///         standing.name, standing.remaining, standing.limit, standing.charged, standing.reset_after
+///         status.name, status.remaining, status.limit, status.charged, status.reset_after
 ///     );
 /// }
-/// let Err(Error::Denied(denied)) = request(60_000) else { panic!("never so many") };
-/// assert_eq!(denied.limit(), "tokens");
-/// assert_eq!(per_user.peek("alice")?.tightest().remaining, 59, "charged once and not twice");
+/// let Err(Error::Denied(denial)) = request(60_000) else { panic!("60,000 is above the burst") };
+/// assert_eq!(denial.limit(), "tokens");
+/// assert_eq!(per_user.peek("alice")?.tightest().remaining, 59, "the denied call charged nothing");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
-/// A limit denies, a key is too long, or the call makes no sense: limiters that share no table, the same key twice on one
-/// limiter, more than 32 limits.
-pub fn check_all<C: Clock>(asks: &[CheckItem<'_, C>]) -> Result<BatchAdmission, Error> {
-    let Some((table, batch)) = build_batch(asks)? else {
+/// A limit denies, a key is too long, or the call is invalid: the limiters do not share a table, a limiter has the same key
+/// twice, or there are more than 32 limits.
+pub fn check_all<C: Clock>(items: &[CheckItem<'_, C>]) -> Result<BatchAdmission, Error> {
+    let Some((table, batch)) = build_batch(items)? else {
         return Ok(BatchAdmission::new(Vec::new()));
     };
     let checks = batch.checks()?;
-    let mut answers = [StoreReply::EMPTY; MAX_CHECKS];
+    let mut replies = [StoreReply::EMPTY; MAX_CHECKS];
     let verdict = table
         .memory
-        .decide(&checks, reply_slots(&mut answers, &checks))?;
-    batch.to_admission(&verdict, &answers)
+        .decide(&checks, reply_slots(&mut replies, &checks))?;
+    batch.to_admission(&verdict, &replies)
 }
 
-/// Gives back what [`check_all`] charged, to all limiters at one instant, once: the proof is used up. Hand in what was
-/// asked, in the same order; costs are read from the proof. What time has already given back is not given back
-/// again, and limits that were [replaced](Limiter::replace) by others since have nothing to get.
+/// Refunds what [`check_all`] charged, on all limiters at one instant. Pass the same items in the same order; the costs
+/// come from the admission, which is consumed. Units that were refilled since are not refunded. Limits that were
+/// [replaced](Limiter::replace) by others get no refund.
 ///
 /// # Errors
-/// A key is too long, or these are not as many limiters as were charged.
+/// A key is too long, or the number of items is not the number of limiters that were charged.
 pub fn refund_all<C: Clock>(
-    asks: &[CheckItem<'_, C>],
-    allowed: BatchAdmission,
+    items: &[CheckItem<'_, C>],
+    admission: BatchAdmission,
 ) -> Result<(), Error> {
-    let Some((table, batch)) = build_batch(asks)? else {
-        return refund_empty_batch(&allowed);
+    let Some((table, batch)) = build_batch(items)? else {
+        return refund_empty_batch(&admission);
     };
-    let allowed = allowed.into_parts();
-    let checks = batch.refund_checks(&allowed)?;
-    let mut answers = [StoreReply::EMPTY; MAX_CHECKS];
+    let admission = admission.into_parts();
+    let checks = batch.refund_checks(&admission)?;
+    let mut replies = [StoreReply::EMPTY; MAX_CHECKS];
     let _verdict = table
         .memory
-        .decide(&checks, reply_slots(&mut answers, &checks))?;
+        .decide(&checks, reply_slots(&mut replies, &checks))?;
     Ok(())
 }
 
-/// The table that these limiters share, and their limits in force; nothing if there is no limiter.
+/// The shared table and the current limits of these limiters. `None` if there are no items.
 fn build_batch<'a, C: Clock>(
-    asks: &[CheckItem<'a, C>],
+    items: &[CheckItem<'a, C>],
 ) -> Result<Option<(&'a LimitTable<C>, LimiterBatch<'a>)>, Error> {
-    let Some(first) = asks.first() else {
+    let Some(first) = items.first() else {
         return Ok(None);
     };
     let table = &first.limiter.shared.table;
-    let mut parts = Vec::with_capacity(asks.len());
-    for ask in asks {
-        if !Arc::ptr_eq(&ask.limiter.shared.table, table) {
-            let detail = "the limiters do not share a table: build one beside the other";
+    let mut parts = Vec::with_capacity(items.len());
+    for item in items {
+        if !Arc::ptr_eq(&item.limiter.shared.table, table) {
+            let detail = "the limiters do not share a table: build them with `share_table_with`";
             return Err(StoreError::new(StoreErrorKind::BadRequest, detail).into());
         }
-        // Not the lock: one thread that takes it twice, with a writer in between, waits for itself.
+        // Clones the limits instead of holding the lock: one thread that takes a read lock twice can deadlock with a writer.
         parts.push((
-            ask.key?,
-            ask.cost,
-            Arc::clone(&ask.limiter.shared.active_limits()),
+            item.key?,
+            item.cost,
+            Arc::clone(&item.limiter.shared.active_limits()),
         ));
     }
     Ok(Some((table, LimiterBatch { items: parts })))
 }
 
-/// As many answers as there are checks; fewer only if there are more checks than a store takes, which it says itself.
+/// One reply slot for each check. The store refuses more checks than there are slots.
 pub(crate) fn reply_slots<'a>(
-    answers: &'a mut [StoreReply; MAX_CHECKS],
+    replies: &'a mut [StoreReply; MAX_CHECKS],
     checks: &[QuotaCheck<'_>],
 ) -> &'a mut [StoreReply] {
-    let count = checks.len().min(answers.len());
-    answers.get_mut(..count).unwrap_or_default()
+    let count = checks.len().min(replies.len());
+    replies.get_mut(..count).unwrap_or_default()
 }
 
-/// Giving nothing back to nobody is fine; giving something back to nobody is a mistake.
-pub(crate) fn refund_empty_batch(allowed: &BatchAdmission) -> Result<(), Error> {
-    match allowed.parts() {
+/// A refund without items is valid only if nothing was charged.
+pub(crate) fn refund_empty_batch(admission: &BatchAdmission) -> Result<(), Error> {
+    match admission.parts() {
         [] => Ok(()),
         _ => Err(refund_mismatch()),
     }
 }
 
 fn refund_mismatch() -> Error {
-    let detail = "a refund must name the limiters that were asked, in the same order";
+    let detail = "a refund needs the items of the check, in the same order";
     StoreError::new(StoreErrorKind::BadRequest, detail).into()
 }
 
-/// Several limiters' limits in one list, whatever store is asked.
+/// The limits of several limiters in one list, for any store.
 pub(crate) struct LimiterBatch<'a> {
-    /// Key, cost and limits of each.
+    /// Key, cost and limits of each limiter.
     pub(crate) items: Vec<(store::StoreKey<'a>, u64, Arc<ActiveLimits>)>,
 }
 
@@ -173,66 +173,69 @@ impl<'a> LimiterBatch<'a> {
     pub(crate) fn checks(&self) -> Result<Vec<QuotaCheck<'_>>, Error> {
         let checks: Vec<_> = self
             .limits()
-            .map(|(key, cost, rule)| QuotaCheck {
+            .map(|(key, cost, limit)| QuotaCheck {
                 key: *key,
-                limit: &rule.identified,
+                limit: &limit.identified,
                 op: Op::Spend(cost),
             })
             .collect();
         if checks.len() > MAX_CHECKS {
-            let detail = format!("{} limits at once, and the most is 32", checks.len());
+            let detail = format!(
+                "{} limits in one batch: at most 32 are allowed",
+                checks.len()
+            );
             return Err(StoreError::new(StoreErrorKind::BadRequest, detail).into());
         }
         Ok(checks)
     }
 
-    /// One correction for each limit that was charged and is still in force.
+    /// One settlement for each limit that was charged and is still active.
     pub(crate) fn refund_checks<'b>(
         &'b self,
-        allowed: &'b [Admission],
+        admission: &'b [Admission],
     ) -> Result<Vec<QuotaCheck<'b>>, Error> {
-        if allowed.len() != self.items.len() {
+        if admission.len() != self.items.len() {
             return Err(refund_mismatch());
         }
-        let pairs = self.items.iter().zip(allowed);
-        let checks = pairs.flat_map(|((key, _, rules), allowed)| {
-            settlement_ops(rules, allowed, 0).map(|(ruled, op)| QuotaCheck {
+        let pairs = self.items.iter().zip(admission);
+        let checks = pairs.flat_map(|((key, _, limits), admission)| {
+            settlement_ops(limits, admission, 0).map(|(limit, op)| QuotaCheck {
                 key: *key,
-                limit: ruled,
+                limit,
                 op,
             })
         });
         Ok(checks.collect())
     }
 
-    /// What each limiter answers, or the denial by the limit that has to be waited for longest.
+    /// The admission of each limiter, or the denial by the limit with the longest wait.
     pub(crate) fn to_admission(
         &self,
         verdict: &BatchOutcome,
-        answers: &[StoreReply],
+        replies: &[StoreReply],
     ) -> Result<BatchAdmission, Error> {
         if !verdict.is_admitted() {
             let binding = verdict.binding().unwrap_or(0);
-            let (name, cost, answer) = self.limits().zip(answers).nth(binding).map_or(
+            let (name, cost, reply) = self.limits().zip(replies).nth(binding).map_or(
                 (LimitName::literal(Limits::UNNAMED), 0, &StoreReply::EMPTY),
-                |((_, cost, rule), answer)| (rule.name.clone(), cost, answer),
+                |((_, cost, limit), reply)| (limit.name.clone(), cost, reply),
             );
-            return Err(Denial::new(name, cost, answer.outcome, answer.status).into());
+            return Err(Denial::new(name, cost, reply.outcome, reply.status).into());
         }
-        let mut rest = answers.iter();
-        let parts = self.items.iter().map(|(_, cost, rules)| {
-            let mut allowed = Admission::with_empty_replies(rules, *cost, Op::Spend(*cost));
-            for (slot, _rule) in allowed.replies.iter_mut().zip(rules.list()) {
+        let mut rest = replies.iter();
+        let parts = self.items.iter().map(|(_, cost, limits)| {
+            let mut admission = Admission::with_empty_replies(limits, *cost, Op::Spend(*cost));
+            for (slot, _rule) in admission.replies.iter_mut().zip(limits.list()) {
                 *slot = rest.next().copied().unwrap_or(StoreReply::EMPTY);
             }
-            allowed
+            admission
         });
         Ok(BatchAdmission::new(parts.collect()))
     }
 
     fn limits(&self) -> impl Iterator<Item = (&store::StoreKey<'a>, u64, &ActiveLimit)> {
-        self.items
-            .iter()
-            .flat_map(|(key, cost, rules)| rules.list().iter().map(move |rule| (key, *cost, rule)))
+        self.items.iter().flat_map(|(key, cost, limits)| {
+            limits.list().iter().map(move |limit| (key, *cost, limit))
+        })
     }
 }

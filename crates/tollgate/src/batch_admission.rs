@@ -1,28 +1,28 @@
-//! What several limiters say when all of them say yes: where every limit stands, and proof of what was charged.
+//! The result of an admitted `check_all`: the status of every limit, and the receipts of what was charged.
 //!
-//! The same type in memory and over a server. Must not know: stores, keys, how to wait.
+//! The same type in memory and over Redis. Must not know: stores, keys, how to wait.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::admission::{Admission, LimitStatus, tightest};
 
-/// Charges that [`check_all`](crate::check_all) made together, one for each limiter, in the order they were asked.
+/// The charges of one [`check_all`](crate::check_all), one [`Admission`] for each limiter, in the order of the items.
 ///
 /// ```
 /// use tollgate::{Limiter, check_all, refund_all};
 ///
 /// let requests = Limiter::per_minute(60).name("requests").build()?;
-/// let tokens = Limiter::per_minute(90_000).name("tokens").beside(&requests).build()?;
-/// let asks = [requests.ask("team-7"), tokens.ask("team-7").cost(1_200)];
+/// let tokens = Limiter::per_minute(90_000).name("tokens").share_table_with(&requests).build()?;
+/// let items = [requests.for_key("team-7"), tokens.for_key("team-7").cost(1_200)];
 ///
-/// let allowed = check_all(&asks)?;
-/// let told: Vec<_> = allowed.limits().map(|s| (s.name, s.remaining, s.limit, s.charged)).collect();
-/// assert_eq!(told, [("requests", 59, 60, 1), ("tokens", 88_800, 90_000, 1_200)]);
-/// assert_eq!(allowed.tightest().name, "requests");
+/// let admission = check_all(&items)?;
+/// let limits: Vec<_> = admission.limits().map(|s| (s.name, s.remaining, s.limit, s.charged)).collect();
+/// assert_eq!(limits, [("requests", 59, 60, 1), ("tokens", 88_800, 90_000, 1_200)]);
+/// assert_eq!(admission.tightest().name, "requests");
 ///
-/// // The work was not done after all: both get back what they were charged.
-/// refund_all(&asks, allowed)?;
+/// // The work was not done: refund both limiters.
+/// refund_all(&items, admission)?;
 /// assert_eq!(requests.peek("team-7")?.tightest().remaining, 60);
 /// assert_eq!(tokens.peek("team-7")?.tightest().remaining, 90_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -36,33 +36,33 @@ impl BatchAdmission {
         Self { parts }
     }
 
-    /// Every limit of every limiter, in the order they were asked and written down.
+    /// The status of every limit of every limiter, in the order of the items and their limits.
     pub fn limits(&self) -> impl Iterator<Item = LimitStatus<'_>> {
         self.parts.iter().flat_map(Admission::limits)
     }
 
-    /// The limit with the smallest part of its quota left: the one worth telling a client about.
+    /// The limit with the smallest fraction of its quota left. Report this one to clients.
     #[must_use]
     pub fn tightest(&self) -> LimitStatus<'_> {
         tightest(self.limits())
     }
 
-    /// Time to wait before going ahead. Only a queue ([`LeakyBucket::queue`](crate::LeakyBucket::queue)) asks for any.
+    /// Time that the caller must wait before it proceeds. Only a queue ([`LeakyBucket::queue`](crate::LeakyBucket::queue))
+    /// returns a time above zero.
     #[must_use]
     pub fn wait(&self) -> Duration {
         let waits = self.parts.iter().map(Admission::wait);
         waits.max().unwrap_or(Duration::ZERO)
     }
 
-    /// What each limiter answered.
+    /// The admission of each limiter.
     #[must_use]
     pub fn parts(&self) -> &[Admission] {
         &self.parts
     }
 
-    /// What each limiter answered, to give some of it back and not the rest: each part to the limiter and the key that it
-    /// was charged on, by [`refund`](crate::Limiter::refund). To give all of it back use
-    /// [`refund_all`](crate::refund_all).
+    /// The admission of each limiter, to refund only some of them. Pass each to [`refund`](crate::Limiter::refund) of the
+    /// limiter and with the key that it was charged on. To refund all of them use [`refund_all`](crate::refund_all).
     #[must_use]
     pub fn into_parts(self) -> Vec<Admission> {
         self.parts

@@ -1,4 +1,4 @@
-//! Writing a limiter down: its limits, then everything that has a default.
+//! The builder of a limiter: its limits, then settings that have defaults.
 //!
 //! Must not know: how decisions are made.
 
@@ -15,15 +15,19 @@ use crate::limiter::{Limiter, LimiterInner};
 use crate::limits::{IntoLimit, Limits, TokenBucketLimit};
 use crate::sleeper::{JitteredSleeper, Sleeper, ThreadSleeper};
 
-/// A limiter before it is built. Made by [`Limiter::per_second`] and its siblings, or by [`Limiter::builder`].
+/// Builds a [`Limiter`]. Created by [`Limiter::per_second`], [`Limiter::from_rate`] and so on, or by [`Limiter::builder`].
 ///
 /// # Why `build` can fail
 ///
-/// Numbers that cannot be honoured exactly are refused, never bent: one a day with a burst of a hundred thousand would take
-/// 270 years to refill, 700,000,000 a second cannot be told in whole nanoseconds, and a table for 2^40 keys does not fit.
-/// Which pairs of numbers work depends on both, so no type of either can rule the rest out; clamping would enforce
-/// another limit than the one that was asked for, and a panic would end a process that reads its limits from a file. The
-/// error names the field, the value and the nearest one that works.
+/// `build` refuses numbers that cannot be enforced exactly:
+///
+/// - 1 per day with a burst of 100,000 would take 270 years to refill.
+/// - 700,000,000 per second is not a whole number of nanoseconds per unit.
+/// - A table for 2^40 keys does not fit into memory.
+///
+/// Whether a rate is valid depends on the burst, so no type can rule invalid pairs out. Clamping would enforce another limit
+/// than the requested one. A panic would end a process that reads its limits from a file. The error names the field, the
+/// value and the nearest valid value.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct LimiterBuilder<L, C = SystemClock> {
     limits: L,
@@ -35,10 +39,11 @@ pub struct LimiterBuilder<L, C = SystemClock> {
     max_waiting: usize,
 }
 
-/// Where state is kept.
+/// Where the limiter gets its table from.
 enum TableSource<C> {
-    /// In a table of its own, on this clock. Made when the limiter is: the machine's takes a moment to measure.
+    /// A new table with this clock. `build` creates the clock, because calibrating the system clock takes time.
     New(Box<dyn FnOnce() -> C>),
+    /// The table of another limiter.
     Shared(Arc<LimitTable<C>>),
 }
 
@@ -57,19 +62,19 @@ impl<L> LimiterBuilder<L> {
 }
 
 impl<C> LimiterBuilder<TokenBucketLimit, C> {
-    /// The most admitted at once, after a pause. As much as the rate's number unless said otherwise.
+    /// The largest number of units admitted at once. Defaults to the units of the rate.
     pub fn burst(mut self, units: u64) -> Self {
         self.limits.bucket = self.limits.bucket.burst(units);
         self
     }
 
-    /// How far [`charge`](Limiter::charge) may go into debt beyond an empty bucket. Nothing unless said otherwise.
+    /// How far [`charge`](Limiter::charge) may go into debt below an empty bucket. Defaults to zero.
     pub fn overdraft(mut self, units: u64) -> Self {
         self.limits.bucket = self.limits.bucket.overdraft(units);
         self
     }
 
-    /// What the limit is called in denials: [`Limits::UNNAMED`] unless said otherwise.
+    /// The name of the limit in denials. Defaults to [`Limits::UNNAMED`].
     pub fn name(mut self, name: impl Into<LimitName>) -> Self {
         self.limits.name = name.into();
         self
@@ -77,7 +82,7 @@ impl<C> LimiterBuilder<TokenBucketLimit, C> {
 }
 
 impl<C> LimiterBuilder<Limits, C> {
-    /// Adds a limit. All limits apply to every key, and a call is charged on all of them or on none.
+    /// Adds a limit. All limits apply to every key. A call is charged on all of them or on none.
     pub fn limit(mut self, name: impl Into<LimitName>, limit: impl IntoLimit) -> Self {
         self.limits = self.limits.limit(name, limit);
         self
@@ -85,15 +90,14 @@ impl<C> LimiterBuilder<Limits, C> {
 }
 
 impl<L, C> LimiterBuilder<L, C> {
-    /// How many keys are in use at the same time: [`DEFAULT_KEYS`] unless said otherwise. A key whose quota is full again
-    /// is not in use. The table is made for so many and never grows; see the crate's documentation for what it takes
-    /// and what happens beyond.
+    /// The number of keys that the table holds. Defaults to [`DEFAULT_KEYS`]. A key whose quota is full again needs no entry.
+    /// The table never grows. The [crate documentation](crate) says how much memory it takes and what happens when it is full.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = Some(keys);
         self
     }
 
-    /// Decides by another clock than the machine's, so that tests can move time.
+    /// Uses another clock than the system clock, so that tests can control time.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -112,27 +116,27 @@ impl<L, C> LimiterBuilder<L, C> {
         self.with_table_source(TableSource::New(Box::new(move || clock)))
     }
 
-    /// Keeps state in the table of another limiter, by its clock, so that [`check_all`](crate::check_all) can decide on
-    /// both at once. Limits of the same name stay apart.
+    /// Uses the table and the clock of another limiter, so that [`check_all`](crate::check_all) can decide on both at once.
+    /// Limits of different limiters never share state, even if they have the same name.
     pub fn share_table_with<D>(self, other: &Limiter<D>) -> LimiterBuilder<L, D> {
         self.with_table_source(TableSource::Shared(Arc::clone(&other.shared.table)))
     }
 
-    /// Waits by other means than [`std::thread::sleep`], so that tests need not.
+    /// Replaces [`std::thread::sleep`] in [`Limiter::wait`], so that tests need not sleep.
     pub fn sleeper(mut self, sleeper: impl Sleeper + 'static) -> Self {
         self.sleeper = Box::new(sleeper);
         self
     }
 
-    /// Lets everyone who waits come up to this much later, at random, so that those who were denied together do not come
-    /// back together. None unless said otherwise.
-    pub fn jitter(mut self, most: Duration) -> Self {
-        self.jitter = most;
+    /// Adds a random delay of at most this much to every wait, so that callers that were denied together do not retry
+    /// together. Defaults to zero.
+    pub fn jitter(mut self, max: Duration) -> Self {
+        self.jitter = max;
         self
     }
 
-    /// How many may wait in [`until_ready`](Limiter::until_ready) at the same time: 65,536 unless said otherwise. The
-    /// next one gets an error at once.
+    /// How many callers may wait in [`until_ready`](Limiter::until_ready) at the same time. Defaults to 65,536. Further
+    /// callers get [`Error::TooManyWaiting`](crate::Error::TooManyWaiting) at once.
     #[cfg(feature = "tokio")]
     pub fn max_waiting(mut self, callers: usize) -> Self {
         self.max_waiting = callers;
@@ -153,10 +157,10 @@ impl<L, C> LimiterBuilder<L, C> {
 }
 
 impl<L: Into<Limits>, C: Clock> LimiterBuilder<L, C> {
-    /// Checks everything and makes the limiter.
+    /// Validates all settings and builds the limiter.
     ///
     /// # Errors
-    /// A number that cannot be honoured exactly, or a table that cannot be made; see [why](Self#why-build-can-fail).
+    /// A setting is not valid; see [why `build` can fail](Self#why-build-can-fail).
     pub fn build(self) -> Result<Limiter<C>, InvalidLimiter> {
         let limits = self.limits.into().validate()?;
         let table = match (self.table_source, self.keys) {
@@ -184,18 +188,18 @@ impl<L: Into<Limits>, C: Clock> LimiterBuilder<L, C> {
 
 #[cfg(feature = "redis")]
 impl<L: Into<Limits>> LimiterBuilder<L> {
-    /// Keeps state in Redis or Valkey, so that many processes have one limit: see [`crate::redis`]. The jitter and the
-    /// most that may wait stay as they were chosen; a [`sleeper`](Self::sleeper) has nothing to do there.
+    /// Keeps state in Redis or Valkey, so that many processes share one limit: see [`crate::redis`]. `jitter` and
+    /// `max_waiting` keep their values; a [`sleeper`](Self::sleeper) is not used.
     pub fn with_redis(self, redis: &crate::redis::Redis) -> crate::redis::LimiterBuilder {
-        let misplaced = match (&self.table_source, self.keys) {
-            (TableSource::Shared(_), _) => Some("beside"),
+        let memory_only_setting = match (&self.table_source, self.keys) {
+            (TableSource::Shared(_), _) => Some("share_table_with"),
             (TableSource::New(_), Some(_)) => Some("keys"),
             (TableSource::New(_), None) => None,
         };
         crate::redis::LimiterBuilder::new(
             redis,
             self.limits.into(),
-            misplaced,
+            memory_only_setting,
             JitteredSleeper::new(self.sleeper, self.jitter),
             crate::until_ready::WaitQueues::new(self.max_waiting),
         )

@@ -1,4 +1,4 @@
-//! So many at once: permits that are given back when they are dropped.
+//! The concurrency limiter: permits that are released on drop.
 //!
 //! Must not know: rates, how state is kept, what the work is.
 
@@ -19,17 +19,17 @@ use crate::key::{AsKey, OwnedKey};
 use crate::limit_name::LimitName;
 use crate::limit_table::{DEFAULT_KEYS, LimitTable};
 
-/// Lets so many in at once, for each key. Cheap to clone; clones are the same gate.
+/// Limits how many permits each key holds at the same time. Cheap to clone; clones share their state.
 ///
 /// ```
 /// use tollgate::ConcurrencyLimiter;
 ///
-/// let gate = ConcurrencyLimiter::of(2).build()?;
-/// let first = gate.enter("tenant-7")?;
-/// let second = gate.enter("tenant-7")?;
-/// assert!(gate.enter("tenant-7").is_err());
+/// let limiter = ConcurrencyLimiter::builder(2).build()?;
+/// let first = limiter.acquire("tenant-7")?;
+/// let second = limiter.acquire("tenant-7")?;
+/// assert!(limiter.acquire("tenant-7").is_err());
 /// drop(first);
-/// assert!(gate.enter("tenant-7").is_ok());
+/// assert!(limiter.acquire("tenant-7").is_ok());
 /// # drop(second);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -44,7 +44,7 @@ struct ConcurrencyLimiterInner<C> {
     has_leases: bool,
 }
 
-/// A gate before it is built.
+/// Builds a [`ConcurrencyLimiter`]. Created by [`ConcurrencyLimiter::builder`].
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ConcurrencyLimiterBuilder<C = SystemClock> {
     name: LimitName,
@@ -55,11 +55,11 @@ pub struct ConcurrencyLimiterBuilder<C = SystemClock> {
 }
 
 impl ConcurrencyLimiter {
-    /// Lets `most` in at once for each key; none at all if it is zero.
-    pub fn builder(most: u64) -> ConcurrencyLimiterBuilder {
+    /// Starts a limiter with this many permits for each key. Zero denies everything.
+    pub fn builder(max_permits: u64) -> ConcurrencyLimiterBuilder {
         ConcurrencyLimiterBuilder {
             name: LimitName::literal("concurrency"),
-            max_permits: most,
+            max_permits,
             lease: None,
             keys: DEFAULT_KEYS,
             clock: Box::new(SystemClock::new),
@@ -68,26 +68,26 @@ impl ConcurrencyLimiter {
 }
 
 impl<C> ConcurrencyLimiterBuilder<C> {
-    /// What the gate is called in denials: `concurrency` unless said otherwise.
+    /// The name of the limit in denials. Defaults to `concurrency`.
     pub fn name(mut self, name: impl Into<LimitName>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Ends a permit by itself after this long unless it is [renewed](Permit::renew). Without leases a permit is held
-    /// until it is dropped, however long that takes, and a denial cannot say when to come back.
+    /// A permit expires after this time unless it is [renewed](Permit::renew). Without a lease a permit is held until it is
+    /// dropped, and a denial has no `retry_after`.
     pub const fn lease(mut self, time: Duration) -> Self {
         self.lease = Some(time);
         self
     }
 
-    /// How many keys are in use at the same time: [`DEFAULT_KEYS`] unless said otherwise.
+    /// The number of keys that the table holds. Defaults to [`DEFAULT_KEYS`].
     pub const fn keys(mut self, keys: usize) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Counts leases by another clock than the machine's, so that tests can move time.
+    /// Uses another clock than the system clock for leases, so that tests can control time.
     pub fn clock<D: Clock + 'static>(self, clock: D) -> ConcurrencyLimiterBuilder<D> {
         ConcurrencyLimiterBuilder {
             name: self.name,
@@ -101,27 +101,27 @@ impl<C> ConcurrencyLimiterBuilder<C> {
 
 #[cfg(feature = "redis")]
 impl ConcurrencyLimiterBuilder {
-    /// Counts in Redis or Valkey, so that many processes have one gate: see [`crate::redis::Gate`].
+    /// Keeps permits in Redis or Valkey, so that many processes share one limit: see [`crate::redis::ConcurrencyLimiter`].
     pub fn with_redis(
         self,
         redis: &crate::redis::Redis,
     ) -> crate::redis::ConcurrencyLimiterBuilder {
-        let misplaced = (self.keys != DEFAULT_KEYS).then_some("keys");
+        let memory_only_setting = (self.keys != DEFAULT_KEYS).then_some("keys");
         crate::redis::ConcurrencyLimiterBuilder::new(
             redis,
             self.name,
             self.max_permits,
             self.lease,
-            misplaced,
+            memory_only_setting,
         )
     }
 }
 
 impl<C: Clock> ConcurrencyLimiterBuilder<C> {
-    /// Checks everything and makes the gate.
+    /// Validates all settings and builds the limiter.
     ///
     /// # Errors
-    /// More than 65,536 at once, a lease of no time, or a table that cannot be made.
+    /// More than 65,536 permits, a lease of zero, or a table that cannot be created.
     pub fn build(self) -> Result<ConcurrencyLimiter<C>, InvalidLimiter> {
         let name = self.name;
         let lease = self.lease.map_or(MAX_CAPACITY, Nanos::from);
@@ -130,16 +130,16 @@ impl<C: Clock> ConcurrencyLimiterBuilder<C> {
             Err(cause) => return Err(InvalidLimiter::Quota { name, cause }),
         };
         let table = LimitTable::with_capacity(self.keys, (self.clock)())?;
-        let ruled = IdentifiedLimit {
+        let limit = IdentifiedLimit {
             id: table.allocate_limit_id()?,
             limit: quota.into(),
         };
-        table.register_limits([&ruled]);
+        table.register_limits([&limit]);
         Ok(ConcurrencyLimiter {
             shared: Arc::new(ConcurrencyLimiterInner {
                 table,
                 name,
-                identified: ruled,
+                identified: limit,
                 has_leases: self.lease.is_some(),
             }),
         })
@@ -147,48 +147,48 @@ impl<C: Clock> ConcurrencyLimiterBuilder<C> {
 }
 
 impl<C: Clock> ConcurrencyLimiter<C> {
-    /// Takes one place, and holds it until the permit is dropped.
+    /// Acquires one permit. It is released on drop.
     ///
     /// # Errors
-    /// All places are taken, or the key is too long.
+    /// All permits are held, or the key is too long.
     pub fn acquire(&self, key: impl AsKey) -> Result<Permit<C>, Error> {
         self.acquire_n(key, 1)
     }
 
-    /// Takes `places` places for one permit.
+    /// Acquires several permits as one [`Permit`].
     ///
     /// # Errors
-    /// There are not so many free, or not so many at all, or the key is too long.
-    pub fn acquire_n(&self, key: impl AsKey, places: u64) -> Result<Permit<C>, Error> {
+    /// Not enough permits are free, the limit is below `permits`, or the key is too long.
+    pub fn acquire_n(&self, key: impl AsKey, permits: u64) -> Result<Permit<C>, Error> {
         let key = key.as_key()?;
         let id = LeaseId(self.shared.table.allocate_lease_id());
-        let weight = places;
-        let answer = self.shared.decide(&key, Op::Acquire { id, weight })?;
-        if answer.outcome.is_admitted() {
+        let weight = permits;
+        let reply = self.shared.decide(&key, Op::Acquire { id, weight })?;
+        if reply.outcome.is_admitted() {
             let shared = Arc::clone(&self.shared);
             let key = OwnedKey::from_key(&key);
             return Ok(Permit { shared, key, id });
         }
         let name = self.shared.name.clone();
-        let denied = Denial::new(name, places, answer.outcome, answer.status);
+        let denial = Denial::new(name, permits, reply.outcome, reply.status);
         Err(Error::Denied(if self.shared.has_leases {
-            denied
+            denial
         } else {
-            denied.with_unknown_retry_time()
+            denial.with_unknown_retry_time()
         }))
     }
 
-    /// How many places are free for this key.
+    /// The number of free permits of this key.
     ///
     /// # Errors
     /// The key is too long.
     pub fn available_permits(&self, key: impl AsKey) -> Result<u64, Error> {
-        // Holding no place at all is a look.
-        let look = Op::Acquire {
+        // Acquiring zero permits reads the status without a change.
+        let peek = Op::Acquire {
             id: LeaseId(u128::MAX),
             weight: 0,
         };
-        Ok(self.shared.decide(&key.as_key()?, look)?.status.remaining)
+        Ok(self.shared.decide(&key.as_key()?, peek)?.status.remaining)
     }
 }
 
@@ -199,12 +199,12 @@ impl<C: Clock> ConcurrencyLimiterInner<C> {
             limit: &self.identified,
             op,
         };
-        let (_, [answer]) = MemoryStore::decide_array(&self.table.memory, [check])?;
-        Ok(answer)
+        let (_, [reply]) = MemoryStore::decide_array(&self.table.memory, [check])?;
+        Ok(reply)
     }
 }
 
-/// A place, or several, held until it is dropped: by the end of a scope, a panic, or a cancelled task.
+/// One or several permits of a key. Released on drop: at the end of a scope, by a panic, or by a cancelled task.
 #[must_use = "a permit that is dropped at once limits nothing"]
 pub struct Permit<C: Clock = SystemClock> {
     shared: Arc<ConcurrencyLimiterInner<C>>,
@@ -213,14 +213,14 @@ pub struct Permit<C: Clock = SystemClock> {
 }
 
 impl<C: Clock> Permit<C> {
-    /// Starts the lease anew. Answers false if it has ended and somebody else may be inside; it is not taken again.
-    /// Without leases there is nothing to renew, and the answer is true.
+    /// Restarts the lease. Returns false if the lease has expired; then another caller may hold the permit, and it is not
+    /// acquired again. Without a lease it returns true.
     ///
     /// # Errors
-    /// Never in memory. The type leaves room for stores that can be out of reach.
+    /// None in memory. The signature allows for stores that can be unreachable.
     pub fn renew(&self) -> Result<bool, Error> {
-        let answer = self.decide(Op::Renew(self.id))?;
-        Ok(answer.note != ReplyNote::LeaseNotHeld)
+        let reply = self.decide(Op::Renew(self.id))?;
+        Ok(reply.note != ReplyNote::LeaseNotHeld)
     }
 
     fn decide(&self, op: Op) -> Result<StoreReply, Error> {
@@ -230,7 +230,7 @@ impl<C: Clock> Permit<C> {
 
 impl<C: Clock> Drop for Permit<C> {
     fn drop(&mut self) {
-        // In memory a release cannot fail; nobody is there to be told if it did.
+        // A release in memory does not fail, and `drop` has nobody to return an error to.
         let _released = self.decide(Op::Release(self.id)).is_ok();
     }
 }
@@ -245,15 +245,17 @@ impl<C> Clone for ConcurrencyLimiter<C> {
 
 impl<C> fmt::Debug for ConcurrencyLimiter<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Gate").field(&self.shared.name).finish()
+        f.debug_tuple("ConcurrencyLimiter")
+            .field(&self.shared.name)
+            .finish()
     }
 }
 
 impl<C> fmt::Debug for ConcurrencyLimiterBuilder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GateBuilder")
+        f.debug_struct("ConcurrencyLimiterBuilder")
             .field("name", &self.name)
-            .field("most", &self.max_permits)
+            .field("max_permits", &self.max_permits)
             .field("lease", &self.lease)
             .field("keys", &self.keys)
             .finish_non_exhaustive()

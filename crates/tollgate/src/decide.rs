@@ -1,6 +1,6 @@
-//! Asking the table about every limit of one limiter, and turning what it says into an answer.
+//! Decides one call of a limiter: one check for each limit, and the replies become an admission or a denial.
 //!
-//! Must not know: which verb asks, how state is kept.
+//! Must not know: which operation calls it, how state is kept.
 
 use std::sync::Arc;
 
@@ -17,61 +17,61 @@ use crate::limiter::LimiterInner;
 use crate::limits::{Limits, MAX_LIMITS};
 
 impl<C: Clock> LimiterInner<C> {
-    /// Asks every limit, all or nothing, and answers in full.
+    /// Decides on every limit, all or nothing, and returns the status of each.
     pub(crate) fn decide(
         &self,
-        rules: &Arc<ActiveLimits>,
+        limits: &Arc<ActiveLimits>,
         key: &store::StoreKey<'_>,
         cost: u64,
         op: Op,
     ) -> Result<Admission, Error> {
-        let mut allowed = Admission::with_empty_replies(rules, cost, op);
-        let (list, answers) = (rules.list(), &mut allowed.replies);
+        let mut admission = Admission::with_empty_replies(limits, cost, op);
+        let (list, replies) = (limits.list(), &mut admission.replies);
         let verdict = match list.len() {
-            1 => self.decide_into::<1>(list, key, op, answers)?,
-            _ => self.decide_into::<MAX_LIMITS>(list, key, op, answers)?,
+            1 => self.decide_into::<1>(list, key, op, replies)?,
+            _ => self.decide_into::<MAX_LIMITS>(list, key, op, replies)?,
         };
         match verdict.is_admitted() {
-            true => Ok(allowed),
-            false => Err(denial(list, answers, &verdict, cost)),
+            true => Ok(admission),
+            false => Err(denial(list, replies, &verdict, cost)),
         }
     }
 
-    /// Spends on every limit, all or nothing, and answers yes or no. `N` is at least the number of limits: what there is
-    /// no room for need not be cleared.
+    /// Spends on every limit, all or nothing, without the status of each. `N` must be at least the number of limits; a small
+    /// `N` saves clearing unused entries.
     pub(crate) fn check_limits<const N: usize>(
         &self,
-        rules: &Arc<ActiveLimits>,
+        limits: &Arc<ActiveLimits>,
         key: &store::StoreKey<'_>,
         cost: u64,
     ) -> Result<(), Error> {
-        let mut answers = [StoreReply::EMPTY; N];
-        let verdict = self.decide_into::<N>(rules.list(), key, Op::Spend(cost), &mut answers)?;
+        let mut replies = [StoreReply::EMPTY; N];
+        let verdict = self.decide_into::<N>(limits.list(), key, Op::Spend(cost), &mut replies)?;
         match verdict.outcome() {
             Outcome::Allow => Ok(()),
-            Outcome::Wait(_) => self.release_queue_slot(rules, key, cost, &answers),
-            _ => Err(denial(rules.list(), &answers, &verdict, cost)),
+            Outcome::Wait(_) => self.release_queue_slot(limits, key, cost, &replies),
+            _ => Err(denial(limits.list(), &replies, &verdict, cost)),
         }
     }
 
-    /// Gives a place in a queue back, because the caller asked for now or not at all.
+    /// Releases a slot in a queue, because `check` does not wait.
     #[cold]
     fn release_queue_slot(
         &self,
-        rules: &Arc<ActiveLimits>,
+        limits: &Arc<ActiveLimits>,
         key: &store::StoreKey<'_>,
         cost: u64,
-        answers: &[StoreReply],
+        replies: &[StoreReply],
     ) -> Result<(), Error> {
         let mut place = Admission {
-            active_limits: Arc::clone(rules),
+            active_limits: Arc::clone(limits),
             replies: [StoreReply::EMPTY; MAX_LIMITS],
             cost,
         };
-        for (slot, answer) in place.replies.iter_mut().zip(answers) {
-            *slot = *answer;
+        for (slot, reply) in place.replies.iter_mut().zip(replies) {
+            *slot = *reply;
         }
-        self.settle_with(rules, key, &place, 0)?;
+        self.settle_with(limits, key, &place, 0)?;
         Err(place.to_denial(cost).into())
     }
 
@@ -80,42 +80,42 @@ impl<C: Clock> LimiterInner<C> {
         list: &[ActiveLimit],
         key: &store::StoreKey<'_>,
         op: Op,
-        answers: &mut [StoreReply],
+        replies: &mut [StoreReply],
     ) -> Result<BatchOutcome, Error> {
         let Some(first) = list.first() else {
             return Ok(BatchOutcome::default());
         };
-        let check = |ruled| QuotaCheck {
+        let check = |limit| QuotaCheck {
             key: *key,
-            limit: ruled,
+            limit,
             op,
         };
         let mut checks = [check(&first.identified); N];
-        for (slot, rule) in checks.iter_mut().zip(list) {
-            *slot = check(&rule.identified);
+        for (slot, limit) in checks.iter_mut().zip(list) {
+            *slot = check(&limit.identified);
         }
-        match (checks.get(..list.len()), answers.get_mut(..list.len())) {
-            (Some(checks), Some(answers)) => Ok(self.table.memory.decide(checks, answers)?),
+        match (checks.get(..list.len()), replies.get_mut(..list.len())) {
+            (Some(checks), Some(replies)) => Ok(self.table.memory.decide(checks, replies)?),
             _ => {
-                let detail = "there are more limits than there is room for answers";
+                let detail = "more limits than reply slots";
                 Err(StoreError::new(StoreErrorKind::BadRequest, detail).into())
             }
         }
     }
 }
 
-/// What the limit says that has to be waited for longest.
+/// The denial by the limit with the longest wait.
 #[cold]
 pub(crate) fn denial(
     list: &[ActiveLimit],
-    answers: &[StoreReply],
+    replies: &[StoreReply],
     verdict: &BatchOutcome,
     cost: u64,
 ) -> Error {
-    let binding = list.iter().zip(answers).nth(verdict.binding().unwrap_or(0));
-    let (name, answer) = binding.map_or(
+    let binding = list.iter().zip(replies).nth(verdict.binding().unwrap_or(0));
+    let (name, reply) = binding.map_or(
         (LimitName::literal(Limits::UNNAMED), &StoreReply::EMPTY),
-        |(rule, answer)| (rule.name.clone(), answer),
+        |(limit, reply)| (limit.name.clone(), reply),
     );
-    Denial::new(name, cost, answer.outcome, answer.status).into()
+    Denial::new(name, cost, reply.outcome, reply.status).into()
 }

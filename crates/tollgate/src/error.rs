@@ -1,4 +1,4 @@
-//! Why a call did not get what it asked for: a limit said no, or nothing was decided at all.
+//! The error of every call: a limit denied it, or no decision was made.
 //!
 //! Must not know: how decisions are made; status codes, headers.
 
@@ -10,20 +10,20 @@ use tollgate_store::{KeyTooLong, StoreError};
 
 use crate::limit_name::LimitName;
 
-/// A limit said no. Nothing was charged, on this limit or any other.
+/// A limit denied the call. No limit was charged.
 ///
 /// ```
 /// use tollgate::{Error, Limiter};
 ///
 /// let limiter = Limiter::per_minute(1).name("per-user").build()?;
 /// limiter.check("alice")?;
-/// let Err(Error::Denied(denied)) = limiter.check("alice") else { panic!("one a minute") };
-/// assert_eq!(denied.limit(), "per-user");
-/// assert!(denied.retry_after() > Some(std::time::Duration::from_secs(59)));
+/// let Err(Error::Denied(denial)) = limiter.check("alice") else { panic!("one a minute") };
+/// assert_eq!(denial.limit(), "per-user");
+/// assert!(denial.retry_after() > Some(std::time::Duration::from_secs(59)));
 ///
-/// let Err(Error::Denied(denied)) = limiter.check_n("alice", 2) else { panic!("never two") };
-/// assert!(denied.is_never());
-/// assert_eq!(denied.retry_after(), None);
+/// let Err(Error::Denied(denial)) = limiter.check_n("alice", 2) else { panic!("never two") };
+/// assert!(denial.is_never());
+/// assert_eq!(denial.retry_after(), None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Denial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RetryTime {
     After(Nanos),
-    /// When somebody leaves.
+    /// When a permit is released.
     Unknown,
     Never,
 }
@@ -59,7 +59,7 @@ impl Denial {
         }
     }
 
-    /// The same denial, of which nobody can say when it ends.
+    /// The same denial with an unknown retry time.
     pub(crate) fn with_unknown_retry_time(mut self) -> Self {
         if let RetryTime::After(_) = self.retry_time {
             self.retry_time = RetryTime::Unknown;
@@ -67,21 +67,21 @@ impl Denial {
         self
     }
 
-    /// Which limit it was. Where several denied, the one to wait for longest.
+    /// The name of the limit that denied. If several denied, the one with the longest wait.
     #[must_use]
     pub fn limit(&self) -> &str {
         self.name.as_str()
     }
 
-    /// What was asked for.
+    /// The cost that was requested.
     #[must_use]
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// After exactly this long the same call is admitted by every limit if nothing else arrives, and a nanosecond
-    /// earlier it is not. `None` if waiting does not help ([`is_never`](Self::is_never)), or if nobody can say: a
-    /// [`Gate`](crate::Gate) without leases opens when somebody leaves.
+    /// Time after which every limit admits the same call, if no other call arrives. It is exact: one nanosecond earlier the
+    /// call is still denied. `None` if waiting does not help ([`is_never`](Self::is_never)), or if the time is unknown because
+    /// a [`ConcurrencyLimiter`](crate::ConcurrencyLimiter) without a lease waits for a release.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.retry_time {
@@ -90,25 +90,25 @@ impl Denial {
         }
     }
 
-    /// Whether the same call can never be admitted: it asks for more than the limit ever admits at once. Split it up.
+    /// Whether the limit can never admit the same call, because the cost is above its burst. Split the call up.
     #[must_use]
     pub const fn is_never(&self) -> bool {
         matches!(self.retry_time, RetryTime::Never)
     }
 
-    /// The most that the limit admits at once.
+    /// The largest cost that the limit ever admits at once.
     #[must_use]
     pub const fn max_cost(&self) -> u64 {
         self.status.limit
     }
 
-    /// What the limit would have admitted, rounded down.
+    /// The units that the limit would have admitted, rounded down.
     #[must_use]
     pub const fn remaining(&self) -> u64 {
         self.status.remaining
     }
 
-    /// Time until the limit is as if this key had never used it. `None` where nobody can say.
+    /// Time until the full quota is available again. `None` if it is unknown.
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
         match self.retry_time {
@@ -117,8 +117,8 @@ impl Denial {
         }
     }
 
-    /// Where the limit stands, for those who word it: headers, problem details. Where nobody can say when it resets, that
-    /// is said to be now.
+    /// The numbers of the limit, for code that writes header fields or problem details. An unknown reset time is reported as
+    /// zero.
     #[must_use]
     pub const fn status(&self) -> QuotaStatus {
         match self.retry_time {
@@ -130,12 +130,12 @@ impl Denial {
         }
     }
 
-    /// The denial in the terms of `tollgate-core`, for those who word it: headers, problem details.
+    /// The denial as an [`Outcome`], for code that writes header fields or problem details.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self.retry_time {
             RetryTime::After(retry_after) => Outcome::Deny { retry_after },
-            // No time can be named: the shortest there is, so that words rounded up say "a moment".
+            // The time is unknown. Zero is rounded up to the shortest `Retry-After`.
             RetryTime::Unknown => Outcome::Deny {
                 retry_after: Nanos::ZERO,
             },
@@ -155,7 +155,7 @@ impl fmt::Display for Denial {
             ),
             RetryTime::Unknown => write!(
                 f,
-                "limit {name:?} has no room for {cost} now: retry when somebody has left"
+                "limit {name:?} has no room for {cost} now: retry when a permit is released"
             ),
             RetryTime::Never => write!(
                 f,
@@ -168,40 +168,39 @@ impl fmt::Display for Denial {
 
 impl std::error::Error for Denial {}
 
-/// A call that did not get what it asked for. In every case nothing was charged, unless a
-/// [store error](StoreError::may_have_charged) says that it may have been.
+/// A call that was denied or not decided. Nothing was charged, unless
+/// [`StoreError::may_have_charged`] says that it may have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// A limit said no: the only answer to tell a client about.
+    /// A limit denied the call. This is the only variant that a client should see as a rate limit.
     Denied(Denial),
-    /// The key is longer than [`MAX_KEY_LEN`](crate::MAX_KEY_LEN). It is not cut, which would let two callers share a
-    /// quota, and the limit is not skipped, which would let anybody out of it.
+    /// The key is longer than [`MAX_KEY_LEN`](crate::MAX_KEY_LEN). It is not truncated, because two callers would share a
+    /// quota. The limit is not skipped, because a long key would bypass it.
     KeyTooLong(KeyTooLong),
-    /// The store did not decide: in memory, because the call makes no sense (the same key twice in
-    /// [`check_all`](crate::check_all), limiters that share no table); over Redis also because
-    /// the server is out of reach, late or unwilling.
+    /// The store did not decide. In memory: the call is invalid (the same key twice in [`check_all`](crate::check_all), or
+    /// limiters that do not share a table). Over Redis also: the server is unreachable, too slow, or returned an error.
     Store(StoreError),
-    /// Too many are waiting already.
+    /// Too many callers are waiting.
     #[cfg(feature = "tokio")]
     TooManyWaiting {
-        /// The most that may wait.
+        /// The largest number of callers that may wait.
         most: usize,
     },
 }
 
 impl Error {
-    /// The denial, if it is one.
+    /// The denial, if the error is one.
     #[must_use]
-    pub const fn denied(&self) -> Option<&Denial> {
+    pub const fn denial(&self) -> Option<&Denial> {
         match self {
-            Self::Denied(denied) => Some(denied),
+            Self::Denied(denial) => Some(denial),
             _ => None,
         }
     }
 
-    /// Whether something may have been charged although this call did not hear of it. Such a call must not be repeated
-    /// for the same request. Never so in memory.
+    /// Whether the store may have charged although the call failed. Do not repeat such a call for the same request. Always
+    /// false in memory.
     #[must_use]
     pub const fn may_have_charged(&self) -> bool {
         match self {
@@ -214,12 +213,12 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Denied(denied) => denied.fmt(f),
+            Self::Denied(denial) => denial.fmt(f),
             Self::KeyTooLong(error) => error.fmt(f),
             Self::Store(error) => error.fmt(f),
             #[cfg(feature = "tokio")]
             Self::TooManyWaiting { most } => {
-                write!(f, "{most} callers are waiting already, the most that may")
+                write!(f, "too many callers are waiting: at most {most} may")
             }
         }
     }
@@ -229,8 +228,8 @@ impl std::error::Error for Error {}
 
 impl From<Denial> for Error {
     #[inline]
-    fn from(denied: Denial) -> Self {
-        Self::Denied(denied)
+    fn from(denial: Denial) -> Self {
+        Self::Denied(denial)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Why a limiter cannot be built: which limit, which field, which value, what is wrong.
+//! The error of every builder: which limit, which field, which value, and what is wrong with it.
 //!
 //! Must not know: how limiters are built.
 
@@ -25,64 +25,64 @@ use crate::limits::MAX_LIMITS;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidLimiter {
-    /// A limit's numbers cannot be honoured exactly.
+    /// A quota that cannot be enforced exactly.
     Quota {
         /// Which limit.
         name: LimitName,
-        /// Which number, and the nearest that works.
+        /// The field, its value, and the nearest valid value.
         cause: InvalidQuota,
     },
-    /// The table cannot be made for so many keys.
+    /// The table cannot be created for this number of keys.
     Size(InvalidSize),
-    /// A limiter beside another has no table of its own whose size could be chosen.
+    /// `keys` was set on a limiter that uses the table of another limiter.
     SizeOfSharedTable {
-        /// The number of keys that was given.
+        /// The value of `keys`.
         keys: usize,
     },
-    /// A limiter without limits would admit everything.
+    /// No limit was added. Such a limiter would admit everything.
     NoLimits,
     /// More than [`MAX_LIMITS`].
     TooManyLimits {
-        /// How many.
+        /// The number of limits.
         count: usize,
     },
-    /// Two limits have one name, and so would share state.
+    /// Two limits of one limiter have the same name, so they would share state.
     SameName {
-        /// The name.
+        /// The shared name.
         name: LimitName,
     },
-    /// The table has seen 65,535 different limits. Their numbers are not used again while it lives.
+    /// The table has allocated all 65,535 limit ids. It never reuses an id.
     OutOfNumbers,
-    /// A choice that only a table in memory has.
+    /// A setting that only a limiter in memory has.
     #[cfg(feature = "redis")]
     OnlyInMemory {
         /// The builder's method.
         choice: &'static str,
     },
-    /// A number that a limit cannot have over Redis.
+    /// A limit id that is not valid over Redis.
     #[cfg(feature = "redis")]
     Id {
         /// Which limit.
         name: LimitName,
-        /// The number.
+        /// The id.
         id: u16,
-        /// What is wrong with it.
+        /// Why it is not valid.
         problem: &'static str,
     },
-    /// Two limits over one connection have one number, and so would share state.
+    /// Two limits over one connection have the same id, so they would share state.
     #[cfg(feature = "redis")]
     SameId {
         /// Which limit.
         name: LimitName,
-        /// Which limit has it already.
+        /// The limit that already has this id.
         other: LimitName,
-        /// The number.
+        /// The id.
         id: u16,
     },
-    /// A gate over Redis without leases: a process that ends without a word would keep its places for ever.
+    /// A concurrency limiter over Redis without a lease. A process that crashes would hold its permits forever.
     #[cfg(feature = "redis")]
     NoLease {
-        /// Which gate.
+        /// The name of the concurrency limiter.
         name: LimitName,
     },
 }
@@ -94,7 +94,7 @@ impl fmt::Display for InvalidLimiter {
             Self::Size(cause) => write!(f, "{cause}"),
             Self::SizeOfSharedTable { keys } => write!(
                 f,
-                "keys: {keys} is not valid: a limiter beside another uses a table that has its size"
+                "keys: {keys} is not valid: a limiter that shares a table uses the size of that table"
             ),
             Self::NoLimits => f.write_str("limits: 0 is not valid: there must be at least one"),
             Self::TooManyLimits { count } => write!(
@@ -106,12 +106,12 @@ impl fmt::Display for InvalidLimiter {
                 "limit: {name:?} is not valid: another limit has this name, and they would share state"
             ),
             Self::OutOfNumbers => f.write_str(
-                "limits: the table has seen 65535 of them, and their numbers are not used again: make a new limiter",
+                "limits: the table has allocated all 65535 limit ids: build a new limiter",
             ),
             #[cfg(feature = "redis")]
             Self::OnlyInMemory { choice } => write!(
                 f,
-                "{choice}: not valid over Redis: only a table in memory has it"
+                "{choice}: not valid over Redis: only a limiter in memory has this setting"
             ),
             #[cfg(feature = "redis")]
             Self::Id { name, id, problem } => {
@@ -120,13 +120,13 @@ impl fmt::Display for InvalidLimiter {
             #[cfg(feature = "redis")]
             Self::SameId { name, other, id } => write!(
                 f,
-                "limit {name:?}: id: {id} is not valid: limit {other:?} has it over this connection, and they would \
-                 share state: choose another name or id"
+                "limit {name:?}: id: {id} is not valid: limit {other:?} over this connection has the same id, and they \
+                 would share state: choose another name or id"
             ),
             #[cfg(feature = "redis")]
             Self::NoLease { name } => write!(
                 f,
-                "limit {name:?}: lease: none is not valid over Redis: a process that dies would keep its places for ever"
+                "limit {name:?}: lease: none is not valid over Redis: a process that crashes would hold its permits forever"
             ),
         }
     }

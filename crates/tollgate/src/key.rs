@@ -1,36 +1,36 @@
-//! Whose quota it is: anything that is bytes, or several parts that no caller can make look like others.
+//! Keys: any bytes, or several parts that are encoded with their lengths so that two keys never collide.
 //!
 //! Must not know: limits, how keys are hashed or stored.
 
 use tollgate_store as store;
 pub use tollgate_store::{KeyTooLong, MAX_KEY_LEN};
 
-/// A key of several parts. Each counts with its length, so `("a", "bc")` and `("ab", "c")` are different keys, whatever
-/// a caller puts into the part that it controls.
+/// A key of several parts. Each part is encoded with its length, so `("a", "bc")` and `("ab", "c")` are different keys.
+/// A caller that controls one part cannot imitate another key.
 ///
 /// ```
 /// use tollgate::{Key, Limiter};
 ///
 /// let limiter = Limiter::per_second(1).build()?;
 /// let (tenant, route) = ("tenant-7", "POST /orders");
-/// limiter.check(Key::of_parts(&[tenant.as_bytes(), route.as_bytes()])?)?;
-/// limiter.check(Key::of_parts(&[tenant.as_bytes(), b"GET /orders"])?)?;
+/// limiter.check(Key::from_parts(&[tenant.as_bytes(), route.as_bytes()])?)?;
+/// limiter.check(Key::from_parts(&[tenant.as_bytes(), b"GET /orders"])?)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a>(store::StoreKey<'a>);
 
 impl<'a> Key<'a> {
-    /// The key of several parts. One part makes the same key as that part by itself.
+    /// Makes a key of several parts. A key of one part equals the key that is that part alone.
     ///
     /// # Errors
-    /// They are longer than [`MAX_KEY_LEN`] together, with two bytes for each part after the first.
+    /// The key is longer than [`MAX_KEY_LEN`]. Each part after the first adds two bytes.
     pub fn from_parts(parts: &'a [&'a [u8]]) -> Result<Self, KeyTooLong> {
         store::StoreKey::from_parts(parts).map(Self)
     }
 }
 
-/// What can be used as a key: [`Key`], and everything that is bytes (`&str`, `String`, `Vec<u8>`, `[u8; N]`, …).
+/// A type that can be used as a key: [`Key`], and every type that is bytes (`&str`, `String`, `Vec<u8>`, `[u8; N]`, …).
 pub trait AsKey: sealed::Sealed {
     /// The key as the store sees it.
     #[doc(hidden)]
@@ -51,14 +51,14 @@ impl AsKey for Key<'_> {
     }
 }
 
-/// Closed to others: the method's type belongs to the store, and may change with it.
+/// Seals [`AsKey`]: its method returns a type of the store, which may change.
 mod sealed {
     pub trait Sealed {}
     impl<T: AsRef<[u8]> + ?Sized> Sealed for T {}
     impl Sealed for super::Key<'_> {}
 }
 
-/// A copy of a key, for guards that outlive the call they were made in.
+/// An owned copy of a key, for guards that outlive the call that created them.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedKey(Box<[Box<[u8]>]>);
 
@@ -67,15 +67,15 @@ impl OwnedKey {
         Self(key.parts().map(Box::from).collect())
     }
 
-    /// Lends the key. It was short enough when it was copied, so the error never comes; it is passed on all the same.
+    /// Calls a closure with the key. The key was valid when it was copied, so `KeyTooLong` does not occur.
     pub(crate) fn with_key<T, E: From<KeyTooLong>>(
         &self,
-        use_it: impl FnOnce(store::StoreKey<'_>) -> Result<T, E>,
+        operation: impl FnOnce(store::StoreKey<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        use_it(store::StoreKey::from_parts(&self.parts())?)
+        operation(store::StoreKey::from_parts(&self.parts())?)
     }
 
-    /// The parts, for those who need the key for longer than a closure.
+    /// The parts, for callers that need the key for longer than a closure.
     pub(crate) fn parts(&self) -> Vec<&[u8]> {
         self.0.iter().map(AsRef::as_ref).collect()
     }

@@ -1,13 +1,13 @@
-//! A rate limiter to embed: exact to the nanosecond, bounded in memory, all or nothing over several limits.
+//! A rate limiter library: exact to the nanosecond, bounded in memory, all or nothing over several limits.
 //!
 #![doc = include_str!("docs/guide.md")]
 #![forbid(unsafe_code)]
 #![expect(
     clippy::needless_pass_by_value,
-    reason = "keys are taken by value so that `check(\"alice\")` and `check(key)` need no borrow"
+    reason = "callers can pass `\"alice\"` and `key` without a borrow"
 )]
 
-// The facade wires what core decides to what the store keeps, and decides nothing itself. Must not know: policies, transports.
+// A facade over `tollgate-core` and the stores. It makes no decisions. Must not know: policies, transports.
 
 mod active_limits;
 mod admission;
@@ -16,6 +16,7 @@ mod batch_admission;
 mod builder;
 mod concurrency;
 mod decide;
+mod deprecated;
 mod error;
 mod invalid;
 mod key;
@@ -47,15 +48,11 @@ pub use limits::{IntoLimit, Limits, MAX_LIMITS, TokenBucketLimit, WithUnit};
 pub use reservation::Reservation;
 pub use sleeper::Sleeper;
 
-/// The former name of [`LimitStatus`]. It goes with the next release.
-#[deprecated(since = "0.1.0", note = "call it `LimitStatus`")]
-pub type Standing<'a> = LimitStatus<'a>;
-/// The former name of [`QuotaStatus`]. It goes with the next release.
-#[deprecated(since = "0.1.0", note = "call it `QuotaStatus`")]
-pub type Status = QuotaStatus;
-/// The former name of [`QuotaUnit`]. It goes with the next release.
-#[deprecated(since = "0.1.0", note = "call it `QuotaUnit`")]
-pub type Unit = QuotaUnit;
+#[expect(deprecated, reason = "the former names are exported for one release")]
+pub use deprecated::{
+    AllAllowed, Allowed, Ask, Builder, Counting, Denied, ErrorKind, Gate, GateBuilder, Name,
+    Simple, Standing, Status, Unit, Usage,
+};
 
 pub use tollgate_core::{
     Calendar, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Outcome, QuotaStatus, QuotaUnit, Rate,

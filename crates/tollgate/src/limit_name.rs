@@ -1,11 +1,11 @@
-//! What a limit is called: by this its denials name it, and by this a replacement finds its state.
+//! The name of a limit. Denials report it, and a replacement finds its state by it.
 //!
 //! Must not know: quotas, keys, stores.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A limit's name. A literal costs nothing to pass around; a name made at run time is shared.
+/// The name of a limit. A literal is copied without allocation; a name made at run time is reference-counted.
 ///
 /// ```
 /// use tollgate::LimitName;
@@ -19,13 +19,13 @@ pub struct LimitName(NameText);
 
 #[derive(Clone)]
 enum NameText {
-    // A denial copies the name. Of a literal that is two words, and no counter that threads would fight over.
+    // Every denial copies the name. Copying a literal avoids contention on a reference count.
     Literal(&'static str),
     Shared(Arc<str>),
 }
 
 impl LimitName {
-    /// A name that is written in the program.
+    /// A name from a literal.
     #[must_use]
     pub const fn literal(name: &'static str) -> Self {
         Self(NameText::Literal(name))

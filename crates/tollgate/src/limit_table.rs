@@ -1,6 +1,6 @@
-//! A table in memory and the numbers of the limits that use it. Limiters beside each other share one.
+//! A table in memory and the ids of the limits in it. Several limiters may share one table.
 //!
-//! Must not know: names of limits, what callers ask for.
+//! Must not know: names of limits, which operations callers use.
 
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use tollgate_store::{Clock, IdentifiedLimit, LimitId, MemoryStore};
 
 use crate::invalid::InvalidLimiter;
 
-/// How many keys a table is made for unless somebody says otherwise.
+/// The default number of keys of a table.
 pub const DEFAULT_KEYS: usize = 100_000;
 
 #[derive(Debug)]
 pub(crate) struct LimitTable<C> {
     pub(crate) memory: MemoryStore<C>,
-    /// The last number that a limit was given. Numbers are never given twice.
+    /// The last allocated limit id. Ids are never reused.
     last_limit_id: AtomicU16,
     next_lease_id: AtomicU64,
 }
@@ -29,7 +29,7 @@ impl<C: Clock> LimitTable<C> {
         })
     }
 
-    /// A number that no limit of this table has had.
+    /// Allocates an id that no limit of this table has had.
     pub(crate) fn allocate_limit_id(&self) -> Result<LimitId, InvalidLimiter> {
         let order = Ordering::Relaxed;
         self.last_limit_id
@@ -40,14 +40,14 @@ impl<C: Clock> LimitTable<C> {
             .ok_or(InvalidLimiter::OutOfNumbers)
     }
 
-    /// A name for a lease that no other lease of this table has. It never leaves the process, so nobody can guess it.
+    /// Allocates a lease id that is unique in this table. It never leaves the process, so it need not be random.
     pub(crate) fn allocate_lease_id(&self) -> u128 {
         u128::from(self.next_lease_id.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn register_limits<'a>(&self, rules: impl IntoIterator<Item = &'a IdentifiedLimit>) {
-        for ruled in rules {
-            self.memory.add_limit(ruled);
+        for limit in rules {
+            self.memory.add_limit(limit);
         }
     }
 }

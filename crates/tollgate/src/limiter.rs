@@ -1,6 +1,7 @@
-//! The limiter: its limits, its table, and the plain yes or no.
+//! The limiter: its limits, its table, and `check`.
 //!
-//! The verbs that do more are in files of their own. Must not know: how waiting is done, what keys mean.
+//! The operations that return more are in `operations.rs`, `wait.rs` and `until_ready.rs`. Must not know: how waiting is
+//! done, what keys mean.
 
 use std::fmt;
 use std::ops::Deref;
@@ -22,7 +23,7 @@ use crate::limit_table::LimitTable;
 use crate::limits::{Limits, MAX_LIMITS, TokenBucketLimit};
 use crate::sleeper::JitteredSleeper;
 
-/// Decides how much each key may do. Cheap to clone; clones are the same limiter.
+/// Limits the rate of each key. Cheap to clone; clones share their limits and state.
 ///
 /// ```
 /// use tollgate::Limiter;
@@ -32,18 +33,17 @@ use crate::sleeper::JitteredSleeper;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The type parameter is the clock. It is the machine's, and need not be written, unless a test
-/// [hands one in](Builder::clock).
+/// The type parameter is the clock. It defaults to the system clock; a test can [pass another](LimiterBuilder::clock).
 pub struct Limiter<C = SystemClock> {
     pub(crate) shared: Arc<LimiterInner<C>>,
 }
 
-/// What clones have in common.
+/// The state that clones share.
 pub(crate) struct LimiterInner<C> {
     pub(crate) table: Arc<LimitTable<C>>,
-    /// The limits it was built with. Read without a lock for as long as nobody replaces them.
+    /// The limits that the limiter was built with. They are read without a lock until the first `replace`.
     initial: Arc<ActiveLimits>,
-    /// The only one of them, if it is a token bucket.
+    /// The single initial limit, if it is a token bucket.
     initial_bucket: Option<SingleBucket>,
     is_replaced: AtomicBool,
     current: RwLock<Arc<ActiveLimits>>,
@@ -53,27 +53,27 @@ pub(crate) struct LimiterInner<C> {
 }
 
 impl Limiter {
-    /// So many a second, and at first as many at once.
+    /// A token bucket with this many units per second and a burst of the same size.
     pub fn per_second(units: u64) -> LimiterBuilder<TokenBucketLimit> {
         Self::from_rate(Rate::per_second(units))
     }
 
-    /// So many a minute, and at first as many at once.
+    /// A token bucket with this many units per minute and a burst of the same size.
     pub fn per_minute(units: u64) -> LimiterBuilder<TokenBucketLimit> {
         Self::from_rate(Rate::per_minute(units))
     }
 
-    /// So many an hour, and at first as many at once.
+    /// A token bucket with this many units per hour and a burst of the same size.
     pub fn per_hour(units: u64) -> LimiterBuilder<TokenBucketLimit> {
         Self::from_rate(Rate::per_hour(units))
     }
 
-    /// So many in 24 hours, and at first as many at once.
+    /// A token bucket with this many units per 24 hours and a burst of the same size.
     pub fn per_day(units: u64) -> LimiterBuilder<TokenBucketLimit> {
         Self::from_rate(Rate::per_day(units))
     }
 
-    /// Any rate, as a token bucket.
+    /// A token bucket with any rate and a burst of the same size.
     pub fn from_rate(rate: Rate) -> LimiterBuilder<TokenBucketLimit> {
         LimiterBuilder::new(TokenBucketLimit {
             name: LimitName::literal(Limits::UNNAMED),
@@ -81,14 +81,14 @@ impl Limiter {
         })
     }
 
-    /// A limiter of several limits, or of other algorithms than the token bucket.
+    /// Starts a limiter with several limits, or with algorithms other than the token bucket.
     ///
     /// ```
     /// use tollgate::{Calendar, FixedWindow, Limiter, Rate, TokenBucket, UtcOffset, Window};
     ///
     /// let limiter = Limiter::builder()
-    ///     .limit("per-second", TokenBucket::at(Rate::per_second(10)).burst(20))
-    ///     .limit("per-month", FixedWindow::of(1_000_000, Window::Calendar(Calendar::Month, UtcOffset::UTC)))
+    ///     .limit("per-second", TokenBucket::builder(Rate::per_second(10)).burst(20))
+    ///     .limit("per-month", FixedWindow::builder(1_000_000, Window::Calendar(Calendar::Month, UtcOffset::UTC)))
     ///     .build()?;
     /// limiter.check("user:42")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -99,10 +99,10 @@ impl Limiter {
 }
 
 impl<C: Clock> Limiter<C> {
-    /// Spends one unit of every limit, or nothing of any: yes or no.
+    /// Spends one unit of every limit. If one limit denies, none is charged.
     ///
-    /// Yes means now. A queue ([`LeakyBucket::queue`](crate::LeakyBucket::queue)) that would make the caller wait
-    /// counts as no here; [`spend`](Self::spend), [`wait`](Self::wait) and `until_ready` take the place in it.
+    /// `Ok` means that the caller may proceed now. If a queue ([`LeakyBucket::queue`](crate::LeakyBucket::queue)) would make
+    /// the caller wait, `check` denies. [`spend`](Self::spend), [`wait`](Self::wait) and `until_ready` take the slot instead.
     ///
     /// # Errors
     /// A limit denies, or the key is too long.
@@ -111,7 +111,7 @@ impl<C: Clock> Limiter<C> {
         self.check_n(key, 1)
     }
 
-    /// Spends `cost` units of every limit, or nothing of any. A cost of zero is always admitted.
+    /// Spends `cost` units of every limit. If one limit denies, none is charged. A cost of zero is always admitted.
     ///
     /// # Errors
     /// A limit denies, or the key is too long.
@@ -125,74 +125,75 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Forgets what a key has used of every limit. Answers whether there was anything.
+    /// Resets a key: its quota is full again for every limit. Returns whether the key had any state.
     ///
     /// # Errors
     /// The key is too long.
     pub fn reset(&self, key: impl AsKey) -> Result<bool, Error> {
         let key = key.as_key()?;
-        let rules = self.shared.active_limits();
-        let erase = |rule: &ActiveLimit| self.shared.table.memory.erase(&key, &rule.identified);
-        Ok(rules.list().iter().filter(|rule| erase(rule)).count() > 0)
+        let limits = self.shared.active_limits();
+        let erase = |limit: &ActiveLimit| self.shared.table.memory.erase(&key, &limit.identified);
+        Ok(limits.list().iter().filter(|limit| erase(limit)).count() > 0)
     }
 
-    /// What the table takes, and what it has had to do for want of room. Limiters
-    /// [beside](Builder::beside) each other have one table.
+    /// The memory that the table uses, and how often it evicted keys. Limiters that
+    /// [share a table](LimiterBuilder::share_table_with) report the same usage.
     #[must_use]
     pub fn usage(&self) -> StoreUsage {
         self.shared.table.memory.usage()
     }
 
-    /// Replaces all limits, at once and for everyone who has this limiter. A limit with the name and the algorithm of
-    /// one in force goes on with its state; others start afresh; those that are not named any more are gone.
+    /// Replaces all limits of this limiter and its clones. A limit with the same name and algorithm as a current one keeps its
+    /// state. Any other limit starts empty. Limits that are no longer named are removed.
     ///
-    /// Debt keeps its length in time: a key that had to wait a minute still has to, whatever the new rate. Counts of
-    /// windows and logs stay counts, and are read under the new window. A sliding counter whose window gets another length
-    /// goes on with what it estimates at that instant, which looks at the whole table once.
+    /// Debt keeps its length in time: a key that had to wait a minute still has to, at any new rate. Counts of windows and
+    /// logs stay counts and are read with the new window. A sliding counter with another window length continues with its
+    /// estimate at that instant; this scans the whole table once.
     ///
     /// ```
     /// use tollgate::{Limiter, Limits, Rate, TokenBucket};
     ///
     /// let limiter = Limiter::per_hour(2).build()?;
     /// limiter.check_n("alice", 2)?;
-    /// limiter.replace(Limits::of(TokenBucket::at(Rate::per_hour(3))))?;
+    /// limiter.replace(Limits::from_limit(TokenBucket::builder(Rate::per_hour(3))))?;
     /// assert_eq!(limiter.peek("bob")?.tightest().remaining, 3);
-    /// assert!(limiter.check("alice").is_err(), "she has used her hour");
+    /// assert!(limiter.check("alice").is_err(), "alice has used her quota of this hour");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Calls under way finish under the old limits. From the first replacement on, every call takes a read lock that it
-    /// does not take before.
+    /// Calls in progress finish with the old limits. After the first replacement every call takes a read lock; before it,
+    /// calls take no lock.
     ///
     /// # Errors
-    /// The limits cannot be honoured; then those in force stay.
+    /// A limit is not valid. Then the current limits stay.
     pub fn replace(&self, limits: Limits) -> Result<(), InvalidLimiter> {
         let limits = limits.validate()?;
         let shared = &*self.shared;
-        let mut later = shared
+        let mut current = shared
             .current
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let rules =
-            ActiveLimits::from_limits(later.list(), limits, |_| shared.table.allocate_limit_id())?;
-        // From here on callers wait for the lock, so that nobody reads by the old limits what is carried over.
+        let limits = ActiveLimits::from_limits(current.list(), limits, |_| {
+            shared.table.allocate_limit_id()
+        })?;
+        // From here on callers wait for the lock, so that no call reads state with the old limits while it is converted.
         shared.is_replaced.store(true, Ordering::Release);
         for ActiveLimit {
             identified: new, ..
-        } in rules.list()
+        } in limits.list()
         {
-            let mut before = later.list().iter().map(|rule| &rule.identified);
+            let mut before = current.list().iter().map(|limit| &limit.identified);
             match before.find(|old| old.id == new.id) {
-                // The old quota must not count any more: by it, keys that are denied now would seem to be in little debt.
+                // Eviction must stop using the old quota: by it, keys that are denied now would seem to have little debt.
                 Some(old) => shared.table.memory.replace_limit(old, new),
                 None => shared.table.memory.add_limit(new),
             }
         }
-        let old = std::mem::replace(&mut *later, Arc::new(rules));
-        let ids = |rules: &ActiveLimits| -> Vec<_> {
-            rules.list().iter().map(|r| r.identified.id).collect()
+        let old = std::mem::replace(&mut *current, Arc::new(limits));
+        let ids = |limits: &ActiveLimits| -> Vec<_> {
+            limits.list().iter().map(|r| r.identified.id).collect()
         };
-        let kept = ids(&later);
+        let kept = ids(&current);
         for gone in ids(&old).into_iter().filter(|id| !kept.contains(id)) {
             shared.table.memory.remove_limit(gone);
         }
@@ -210,7 +211,7 @@ impl<C: Clock> LimiterInner<C> {
         let first = Arc::new(ActiveLimits::from_limits(&[], limits, |_| {
             table.allocate_limit_id()
         })?);
-        table.register_limits(first.list().iter().map(|rule| &rule.identified));
+        table.register_limits(first.list().iter().map(|limit| &limit.identified));
         Ok(Self {
             table,
             initial_bucket: first.single_bucket(),
@@ -223,7 +224,7 @@ impl<C: Clock> LimiterInner<C> {
         })
     }
 
-    /// The only limit, if it is a token bucket that nobody has replaced.
+    /// The single limit, if it is a token bucket and the limits were never replaced.
     #[inline]
     fn fast_path_bucket(&self) -> Option<&SingleBucket> {
         match &self.initial_bucket {
@@ -237,23 +238,23 @@ impl<C: Clock> LimiterInner<C> {
         &self,
         key: &store::StoreKey<'_>,
         bucket: &SingleBucket,
-        rules: &Arc<ActiveLimits>,
+        limits: &Arc<ActiveLimits>,
         cost: u64,
     ) -> Result<(), Error> {
         match self.table.memory.spend(key, bucket.id, &bucket.quota, cost) {
             Outcome::Allow | Outcome::Wait(_) => Ok(()),
-            outcome => Err(self.bucket_denial(key, bucket, rules, cost, outcome)),
+            outcome => Err(self.bucket_denial(key, bucket, limits, cost, outcome)),
         }
     }
 
     #[inline(never)]
     fn check_slow_path(&self, key: &store::StoreKey<'_>, cost: u64) -> Result<(), Error> {
-        let rules = self.active_limits();
-        if let Some(bucket) = rules.single_bucket() {
-            return self.check_bucket(key, &bucket, &rules, cost);
+        let limits = self.active_limits();
+        if let Some(bucket) = limits.single_bucket() {
+            return self.check_bucket(key, &bucket, &limits, cost);
         }
-        // A denial by the short way says too little. It charged nothing, so asking again in full is the same question.
-        if let Some(buckets) = rules.buckets()
+        // `spend_all` does not return the status that a denial needs. A denial charged nothing, so it is safe to decide again.
+        if let Some(buckets) = limits.buckets()
             && self
                 .table
                 .memory
@@ -262,10 +263,10 @@ impl<C: Clock> LimiterInner<C> {
         {
             return Ok(());
         }
-        match rules.list().len() {
-            0..=2 => self.check_limits::<2>(&rules, key, cost),
-            3..=4 => self.check_limits::<4>(&rules, key, cost),
-            _ => self.check_limits::<MAX_LIMITS>(&rules, key, cost),
+        match limits.list().len() {
+            0..=2 => self.check_limits::<2>(&limits, key, cost),
+            3..=4 => self.check_limits::<4>(&limits, key, cost),
+            _ => self.check_limits::<MAX_LIMITS>(&limits, key, cost),
         }
     }
 
@@ -274,40 +275,40 @@ impl<C: Clock> LimiterInner<C> {
         &self,
         key: &store::StoreKey<'_>,
         bucket: &SingleBucket,
-        rules: &Arc<ActiveLimits>,
+        limits: &Arc<ActiveLimits>,
         cost: u64,
         outcome: Outcome,
     ) -> Error {
         let quota = &bucket.quota;
         let status = match outcome {
             Outcome::Deny { retry_after } => status_when_denied(quota, cost, retry_after),
-            // A cost that is never admitted says nothing about the state: look.
-            _ => match self.decide(rules, key, 0, Op::Peek(0)) {
-                Ok(allowed) => allowed.first_status(),
+            // `Outcome::Never` does not depend on the state, so peek to get the status.
+            _ => match self.decide(limits, key, 0, Op::Peek(0)) {
+                Ok(admission) => admission.first_status(),
                 Err(error) => return error,
             },
         };
-        let name = rules.list().first().map(|rule| rule.name.clone());
+        let name = limits.list().first().map(|limit| limit.name.clone());
         let name = name.unwrap_or(LimitName::literal(Limits::UNNAMED));
         Denial::new(name, cost, outcome, status).into()
     }
 
-    /// The limits in force.
+    /// The current limits.
     pub(crate) fn active_limits(&self) -> ActiveLimitsGuard<'_> {
         if self.is_replaced.load(Ordering::Acquire) {
-            let later = self.current.read();
-            ActiveLimitsGuard::Current(later.unwrap_or_else(PoisonError::into_inner))
+            let current = self.current.read();
+            ActiveLimitsGuard::Current(current.unwrap_or_else(PoisonError::into_inner))
         } else {
             ActiveLimitsGuard::Initial(&self.initial)
         }
     }
 }
 
-/// Where a bucket stands that denied a cost. The short way answers only when to come back, and all else follows from that:
-/// the price of the cost, less the time it is short by, is the room that there is.
+/// The status of a bucket that denied a cost. The fast path returns only `retry_after`. The time that the cost takes to
+/// refill, minus `retry_after`, is the room that is left.
 fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> QuotaStatus {
     let (interval, block) = (quota.interval().as_nanos(), quota.block());
-    // Divisions are the dearest part of a denial, and most denials need none: blocks of one, and not even one left.
+    // Divisions are the most expensive part of a denial. Most denials need none: the block is 1 and less than one unit is left.
     let blocks = if block == 1 {
         cost
     } else {
@@ -323,7 +324,7 @@ fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> Quo
     QuotaStatus {
         limit: quota.limit(),
         remaining: units.saturating_mul(block),
-        // In the overdraft the bucket is short by more than the price, and the debt above its capacity.
+        // In the overdraft `retry_after` exceeds the price, so the reset takes longer than a full refill.
         reset_after: quota
             .refill_time()
             .saturating_add(retry_after)
@@ -331,7 +332,7 @@ fn status_when_denied(quota: &TokenBucket, cost: u64, retry_after: Nanos) -> Quo
     }
 }
 
-/// The limits in force, and the lock that keeps them so where one is needed.
+/// The current limits, with the read lock if they were replaced.
 pub(crate) enum ActiveLimitsGuard<'a> {
     Initial(&'a Arc<ActiveLimits>),
     Current(RwLockReadGuard<'a, Arc<ActiveLimits>>),
@@ -342,8 +343,8 @@ impl Deref for ActiveLimitsGuard<'_> {
 
     fn deref(&self) -> &Arc<ActiveLimits> {
         match self {
-            Self::Initial(rules) => rules,
-            Self::Current(rules) => rules,
+            Self::Initial(limits) => limits,
+            Self::Current(limits) => limits,
         }
     }
 }
@@ -358,9 +359,9 @@ impl<C> Clone for Limiter<C> {
 
 impl<C> fmt::Debug for Limiter<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let later = self.shared.current.read();
-        let later = later.unwrap_or_else(PoisonError::into_inner);
-        let names = later.list().iter().map(|rule| &rule.name);
+        let current = self.shared.current.read();
+        let current = current.unwrap_or_else(PoisonError::into_inner);
+        let names = current.list().iter().map(|limit| &limit.name);
         f.debug_tuple("Limiter")
             .field(&names.collect::<Vec<_>>())
             .finish()

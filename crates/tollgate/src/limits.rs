@@ -1,4 +1,4 @@
-//! The limits of a limiter as they are written down, before they are checked.
+//! The limits of a limiter before they are validated.
 //!
 //! Must not know: stores, keys, clocks.
 
@@ -16,20 +16,20 @@ use tollgate_core::{
 use crate::invalid::InvalidLimiter;
 use crate::limit_name::LimitName;
 
-/// The most limits of one limiter. Limiters [beside](crate::Builder::beside) each other add up.
+/// The largest number of limits of one limiter.
 pub const MAX_LIMITS: usize = 8;
 
-/// What a limit can be made from: a [`Rate`], any quota but concurrency (that is a [`Gate`](crate::Gate)), or a quota's
-/// builder, whose errors come out when the limiter is built.
+/// A type that can become a limit: a [`Rate`], a quota, or the builder of a quota. Errors of a quota's builder are returned
+/// when the limiter is built. For concurrency use [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
 pub trait IntoLimit: sealed::Sealed {
-    /// The limit, checked.
+    /// Validates and returns the limit.
     ///
     /// # Errors
-    /// A value that cannot be honoured.
+    /// A value that cannot be enforced exactly.
     #[doc(hidden)]
     fn into_limit(self) -> Result<Limit, InvalidQuota>;
 
-    /// The same limit, counting something else than requests. Nothing is decided by it; it is there to be told.
+    /// The same limit with another unit than requests. The unit is reported to clients and does not affect decisions.
     ///
     /// ```
     /// use tollgate::{IntoLimit, Limiter, Rate, QuotaUnit};
@@ -45,9 +45,18 @@ pub trait IntoLimit: sealed::Sealed {
     {
         WithUnit { limit: self, unit }
     }
+
+    /// Renamed to [`with_unit`](Self::with_unit).
+    #[deprecated(since = "0.2.0", note = "renamed to `with_unit`")]
+    fn counting(self, unit: QuotaUnit) -> WithUnit<Self>
+    where
+        Self: Sized,
+    {
+        self.with_unit(unit)
+    }
 }
 
-/// A limit that counts something else than requests. Made by [`IntoLimit::counting`].
+/// A limit with another unit than requests. Created by [`IntoLimit::with_unit`].
 #[derive(Clone, Copy, Debug)]
 #[must_use = "limits do nothing until a limiter has them"]
 pub struct WithUnit<L> {
@@ -91,19 +100,19 @@ into_limit!(
     SlidingCounter, SlidingCounterBuilder
 );
 
-/// Closed to others, so that a concurrency limit cannot come in by a back door and be spent from.
+/// Seals [`IntoLimit`], so that no concurrency limit can be used where units are spent.
 mod sealed {
     pub trait Sealed {}
     impl Sealed for tollgate_core::Rate {}
     impl<L: Sealed> Sealed for super::WithUnit<L> {}
 }
 
-/// Named limits that all apply to the same key: what [`Limiter::replace`](crate::Limiter::replace) takes.
+/// Named limits that all apply to the same key. The argument of [`Limiter::replace`](crate::Limiter::replace).
 ///
 /// ```
 /// use tollgate::{Limits, Rate, TokenBucket};
 ///
-/// let one = Limits::of(TokenBucket::at(Rate::per_second(10)).burst(20));
+/// let one = Limits::from_limit(TokenBucket::builder(Rate::per_second(10)).burst(20));
 /// let several = Limits::new()
 ///     .limit("per-second", Rate::per_second(10))
 ///     .limit("per-day", Rate::per_day(10_000));
@@ -116,26 +125,26 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The name of a limit that nobody named.
+    /// The default name of a limit.
     pub const UNNAMED: &'static str = "rate";
 
-    /// No limits yet.
+    /// An empty list of limits.
     pub const fn new() -> Self {
         Self { list: Vec::new() }
     }
 
-    /// One limit, under the name that the short constructors give it: [`UNNAMED`](Self::UNNAMED).
+    /// One limit with the name [`UNNAMED`](Self::UNNAMED), as in `Limiter::per_second`.
     pub fn from_limit(limit: impl IntoLimit) -> Self {
         Self::new().limit(Self::UNNAMED, limit)
     }
 
-    /// Adds a limit. Its name is its identity: a replacement of the same name and algorithm goes on with its state.
+    /// Adds a limit. The name identifies it: a replacement with the same name and algorithm keeps its state.
     pub fn limit(mut self, name: impl Into<LimitName>, limit: impl IntoLimit) -> Self {
         self.list.push((name.into(), limit.into_limit()));
         self
     }
 
-    /// Every limit, checked.
+    /// Validates every limit.
     pub(crate) fn validate(self) -> Result<Vec<(LimitName, Limit)>, InvalidLimiter> {
         let count = self.list.len();
         if count == 0 {
@@ -158,7 +167,7 @@ impl Limits {
     }
 }
 
-/// One token bucket, as the short constructors write it down.
+/// The single token bucket of `Limiter::per_second`, `Limiter::from_rate` and so on.
 #[derive(Clone, Debug)]
 #[must_use = "a rate does nothing until a limiter has it"]
 pub struct TokenBucketLimit {

@@ -1,4 +1,4 @@
-//! The verbs that answer with more than yes or no: spend, peek, take, charge, refund.
+//! The operations that return an [`Admission`]: spend, peek, take, charge, refund.
 //!
 //! Must not know: how state is kept, how to wait.
 
@@ -12,12 +12,12 @@ use crate::key::AsKey;
 use crate::limiter::{Limiter, LimiterInner};
 use crate::limits::MAX_LIMITS;
 
-/// How often taking as much as there is starts anew because others were faster.
+/// How often `take_up_to` retries after a concurrent caller spent units between its peek and its spend.
 pub(crate) const MAX_TAKE_ATTEMPTS: usize = 64;
 
 impl<C: Clock> Limiter<C> {
-    /// Spends like [`check_n`](Self::check_n), and answers where every limit stands, how long to wait where a limit is a
-    /// queue, and the proof that a [`refund`](Self::refund) needs.
+    /// Spends like [`check_n`](Self::check_n) and returns the status of every limit, the time to wait if a limit is a queue,
+    /// and the receipt that a [`refund`](Self::refund) needs.
     ///
     /// # Errors
     /// A limit denies, or the key is too long.
@@ -25,7 +25,7 @@ impl<C: Clock> Limiter<C> {
         self.shared.spend(&key.as_key()?, cost)
     }
 
-    /// Where every limit stands for this key. Changes nothing and never denies.
+    /// Returns the status of every limit for this key. Changes nothing and never denies.
     ///
     /// ```
     /// use tollgate::Limiter;
@@ -41,7 +41,7 @@ impl<C: Clock> Limiter<C> {
         self.peek_n(key, 0)
     }
 
-    /// What [`spend`](Self::spend) would answer now, without spending.
+    /// Returns what [`spend`](Self::spend) would return now, without spending.
     ///
     /// # Errors
     /// A limit would deny, or the key is too long.
@@ -55,7 +55,7 @@ impl<C: Clock> Limiter<C> {
         )
     }
 
-    /// Spends as much of `most` as every limit has, but at least one. [`Allowed::cost`] says how much it was.
+    /// Spends up to `most` units: as many as every limit has left, but at least one. [`Admission::cost`] says how many were spent.
     ///
     /// ```
     /// use tollgate::Limiter;
@@ -68,41 +68,41 @@ impl<C: Clock> Limiter<C> {
     /// ```
     ///
     /// # Errors
-    /// There is not even one, or the key is too long.
+    /// Not even one unit is left, or the key is too long.
     pub fn take_up_to(&self, key: impl AsKey, most: u64) -> Result<Admission, Error> {
         self.shared.take_up_to(&key.as_key()?, most)
     }
 
-    /// Spends `cost` units whether or not they are there, for work that is already done. Goes into debt down to the
-    /// overdraft of each limit and no further. Never denies.
+    /// Charges `cost` units for work that is already done, even if they are not available. The debt of each limit is bounded
+    /// by its overdraft. Never denies.
     ///
     /// # Errors
     /// The key is too long.
     pub fn charge(&self, key: impl AsKey, cost: u64) -> Result<Admission, Error> {
         let shared = &*self.shared;
         let op = Op::ChargeAlways(cost);
-        let mut allowed = shared.decide(&shared.active_limits(), &key.as_key()?, cost, op)?;
-        allowed.set_cost_to_receipts();
-        Ok(allowed)
+        let mut admission = shared.decide(&shared.active_limits(), &key.as_key()?, cost, op)?;
+        admission.set_cost_to_receipts();
+        Ok(admission)
     }
 
-    /// Gives a charge back to the key that it was made on, once: the proof is used up. What time has already given back is not given back again:
-    /// a refund after the bucket has refilled changes nothing.
+    /// Refunds a charge to the key that it was made on. The admission is consumed, so a charge is refunded at most once. Units
+    /// that were refilled since are not refunded: a refund after the bucket is full changes nothing.
     ///
     /// ```
     /// use tollgate::Limiter;
     ///
     /// let limiter = Limiter::per_day(5).build()?;
-    /// let allowed = limiter.spend("alice", 5)?;
-    /// limiter.refund("alice", allowed)?;
+    /// let admission = limiter.spend("alice", 5)?;
+    /// limiter.refund("alice", admission)?;
     /// assert_eq!(limiter.peek("alice")?.tightest().remaining, 5);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// The key is too long.
-    pub fn refund(&self, key: impl AsKey, allowed: Admission) -> Result<(), Error> {
-        self.shared.settle(&key.as_key()?, &allowed, 0)
+    pub fn refund(&self, key: impl AsKey, admission: Admission) -> Result<(), Error> {
+        self.shared.settle(&key.as_key()?, &admission, 0)
     }
 }
 
@@ -112,71 +112,71 @@ impl<C: Clock> LimiterInner<C> {
     }
 
     fn take_up_to(&self, key: &store::StoreKey<'_>, most: u64) -> Result<Admission, Error> {
-        let rules = self.active_limits();
-        if let [_] = rules.list() {
-            let mut allowed = self.decide(&rules, key, most.min(1), Op::SpendUpTo(most))?;
-            allowed.set_cost_to_receipts();
-            return Ok(allowed);
+        let limits = self.active_limits();
+        if let [_] = limits.list() {
+            let mut admission = self.decide(&limits, key, most.min(1), Op::SpendUpTo(most))?;
+            admission.set_cost_to_receipts();
+            return Ok(admission);
         }
-        // Every limit must be charged the same, so look first; if somebody else takes it meanwhile, look again.
+        // Every limit must be charged the same cost, so peek first. If a concurrent caller spends in between, peek again.
         let mut last = Ok(());
         for _ in 0..MAX_TAKE_ATTEMPTS {
-            let there = self.decide(&rules, key, 0, Op::Peek(0))?;
+            let there = self.decide(&limits, key, 0, Op::Peek(0))?;
             let cost = there.room_for(most);
-            match self.decide(&rules, key, cost, Op::Spend(cost)) {
-                Err(Error::Denied(denied)) if cost > 1 => last = Err(denied),
-                answer => return answer,
+            match self.decide(&limits, key, cost, Op::Spend(cost)) {
+                Err(Error::Denied(denial)) if cost > 1 => last = Err(denial),
+                reply => return reply,
             }
         }
         last?;
-        self.decide(&rules, key, 1, Op::Spend(1))
+        self.decide(&limits, key, 1, Op::Spend(1))
     }
 
-    /// Corrects a charge to `actual` on every limit that was charged and is still in force.
+    /// Corrects a charge to `actual` on every limit that was charged and is still active.
     pub(crate) fn settle(
         &self,
         key: &store::StoreKey<'_>,
-        allowed: &Admission,
+        admission: &Admission,
         actual: u64,
     ) -> Result<(), Error> {
-        self.settle_with(&self.active_limits(), key, allowed, actual)
+        self.settle_with(&self.active_limits(), key, admission, actual)
     }
 
     pub(crate) fn settle_with(
         &self,
-        rules: &ActiveLimits,
+        limits: &ActiveLimits,
         key: &store::StoreKey<'_>,
-        allowed: &Admission,
+        admission: &Admission,
         actual: u64,
     ) -> Result<(), Error> {
-        let checks: Vec<_> = settlement_ops(rules, allowed, actual)
-            .map(|(ruled, op)| QuotaCheck {
+        let checks: Vec<_> = settlement_ops(limits, admission, actual)
+            .map(|(limit, op)| QuotaCheck {
                 key: *key,
-                limit: ruled,
+                limit,
                 op,
             })
             .collect();
-        let mut answers = [StoreReply::EMPTY; MAX_LIMITS];
-        if let Some(answers) = answers.get_mut(..checks.len()) {
-            let _admitted = self.table.memory.decide(&checks, answers)?;
+        let mut replies = [StoreReply::EMPTY; MAX_LIMITS];
+        if let Some(replies) = replies.get_mut(..checks.len()) {
+            let _admitted = self.table.memory.decide(&checks, replies)?;
         }
         Ok(())
     }
 }
 
-/// What corrects a charge to `actual`, on every limit that it was made on and that is still in force.
+/// The operations that correct a charge to `actual`, one for each limit that was charged and is still active.
 pub(crate) fn settlement_ops<'a>(
-    rules: &'a ActiveLimits,
-    allowed: &'a Admission,
+    limits: &'a ActiveLimits,
+    admission: &'a Admission,
     actual: u64,
 ) -> impl Iterator<Item = (&'a IdentifiedLimit, Op)> {
-    allowed
+    admission
         .limits_with_replies()
-        .filter_map(move |(old, answer)| {
-            // A limit that was replaced by another has other state, which this charge was not made on.
-            let same = |rule: &&ActiveLimit| rule.identified.id == old.identified.id;
-            let rule = rules.list().iter().find(same)?;
-            let receipt = answer.receipt;
-            Some((&rule.identified, Op::Settle { receipt, actual }))
+        .filter_map(move |(old, reply)| {
+            // A limit that was replaced by another has other state, on which this charge was not made.
+            let same = |limit: &&ActiveLimit| limit.identified.id == old.identified.id;
+            let limit = limits.list().iter().find(same)?;
+            let receipt = reply.receipt;
+            Some((&limit.identified, Op::Settle { receipt, actual }))
         })
 }

@@ -1,4 +1,4 @@
-//! Charging an estimate now and the real cost later, for work whose price is known when it is done.
+//! Reservations: charge an estimate now and correct it when the actual cost is known.
 //!
 //! Must not know: what the work is, how state is kept.
 
@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::key::{AsKey, OwnedKey};
 use crate::limiter::{Limiter, LimiterInner};
 
-/// An estimate that was charged, to be corrected once.
+/// A charged estimate. Correct it once with [`settle`](Self::settle) or [`cancel`](Self::cancel).
 ///
-/// Dropping it keeps the estimate charged: whoever loses a reservation, by a panic or a cancelled task, has most likely
-/// done the work, and a limit errs towards what was promised. Give it back with [`cancel`](Self::cancel) where that is
-/// known to be wrong. There is no time limit, but what refill has replaced meanwhile is not given back again.
+/// Dropping it keeps the estimate charged, because a task that panics or is cancelled has most likely done the work. If
+/// the work was not done, call [`cancel`](Self::cancel). A reservation does not expire, but units that were refilled in the
+/// meantime are not refunded.
 ///
 /// ```
 /// use tollgate::Limiter;
@@ -32,18 +32,18 @@ use crate::limiter::{Limiter, LimiterInner};
 pub struct Reservation<C = SystemClock> {
     shared: Arc<LimiterInner<C>>,
     key: OwnedKey,
-    allowed: Admission,
+    admission: Admission,
 }
 
 impl<C: Clock> Limiter<C> {
-    /// Charges an estimate like [`spend`](Self::spend), to be corrected when the real cost is known.
+    /// Charges an estimate like [`spend`](Self::spend). Correct it when the actual cost is known.
     ///
     /// # Errors
     /// A limit denies, or the key is too long.
     pub fn reserve(&self, key: impl AsKey, estimate: u64) -> Result<Reservation<C>, Error> {
         let key = key.as_key()?;
         Ok(Reservation {
-            allowed: self.shared.spend(&key, estimate)?,
+            admission: self.shared.spend(&key, estimate)?,
             key: OwnedKey::from_key(&key),
             shared: Arc::clone(&self.shared),
         })
@@ -51,25 +51,25 @@ impl<C: Clock> Limiter<C> {
 }
 
 impl<C: Clock> Reservation<C> {
-    /// What was charged, and where the limits stood then.
-    pub const fn allowed(&self) -> &Admission {
-        &self.allowed
+    /// What was charged, and the status of the limits at that time.
+    pub const fn admission(&self) -> &Admission {
+        &self.admission
     }
 
-    /// Corrects the charge to what the work really cost. Less is given back; more is charged whether or not it is there,
+    /// Corrects the charge to the actual cost. A lower cost is refunded. A higher cost is charged even if it is not available,
     /// down to the overdraft, because the work is done.
     ///
     /// # Errors
-    /// Never in memory. The type leaves room for stores that can be out of reach.
+    /// None in memory. The signature allows for stores that can be unreachable.
     pub fn settle(self, actual: u64) -> Result<(), Error> {
         self.key
-            .with_key(|key| self.shared.settle(&key, &self.allowed, actual))
+            .with_key(|key| self.shared.settle(&key, &self.admission, actual))
     }
 
-    /// Gives the charge back: the work was not done.
+    /// Refunds the whole charge, because the work was not done.
     ///
     /// # Errors
-    /// Never in memory. The type leaves room for stores that can be out of reach.
+    /// None in memory. The signature allows for stores that can be unreachable.
     pub fn cancel(self) -> Result<(), Error> {
         self.settle(0)
     }
@@ -78,7 +78,7 @@ impl<C: Clock> Reservation<C> {
 impl<C> fmt::Debug for Reservation<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation")
-            .field("allowed", &self.allowed)
+            .field("admission", &self.admission)
             .finish_non_exhaustive()
     }
 }

@@ -1,14 +1,14 @@
-//! How waiting is done: by whom, and how much longer at random.
+//! How a limiter sleeps: the sleeper, and the jitter that it adds.
 //!
-//! Must not know: limits, keys, why somebody waits.
+//! Must not know: limits, keys, why a caller waits.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-/// Waits on behalf of [`Limiter::wait`](crate::Limiter::wait). Tests hand one in that moves their clock instead.
+/// Sleeps for [`Limiter::wait`](crate::Limiter::wait). A test can pass one that advances its clock instead.
 pub trait Sleeper: Send + Sync {
-    /// Returns after `time`, not before.
+    /// Blocks for at least `time`.
     fn sleep(&self, time: Duration);
 }
 
@@ -18,20 +18,20 @@ impl<F: Fn(Duration) + Send + Sync> Sleeper for F {
     }
 }
 
-/// Puts the calling thread to sleep.
+/// Calls [`std::thread::sleep`].
 pub(crate) struct ThreadSleeper;
 
 impl Sleeper for ThreadSleeper {
     #[expect(
         clippy::disallowed_methods,
-        reason = "whoever calls `wait` asks for this thread to be held up"
+        reason = "a caller of `wait` asks to block its thread"
     )]
     fn sleep(&self, time: Duration) {
         std::thread::sleep(time);
     }
 }
 
-/// A limiter's way of waiting.
+/// The sleeper of a limiter and its jitter.
 pub(crate) struct JitteredSleeper {
     sleeper: Box<dyn Sleeper>,
     jitter: Duration,
@@ -46,12 +46,12 @@ impl JitteredSleeper {
         self.sleeper.sleep(time);
     }
 
-    /// `least`, and up to the jitter more.
+    /// `least` plus a random part of the jitter.
     pub(crate) fn with_jitter(&self, least: Duration) -> Duration {
         if self.jitter.is_zero() {
             return least;
         }
-        // A fresh hasher is keyed by the operating system's randomness; how its bits fall is all that is asked of it.
+        // A new `RandomState` is seeded by the operating system, so the hash of a constant is random.
         let random = u128::from(RandomState::new().hash_one(0_u8));
         let extra = (self.jitter.as_nanos().saturating_mul(random)) >> 64;
         let extra = Duration::from_nanos(u64::try_from(extra).unwrap_or(u64::MAX));
@@ -61,7 +61,7 @@ impl JitteredSleeper {
 
 impl fmt::Debug for JitteredSleeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pause")
+        f.debug_struct("JitteredSleeper")
             .field("jitter", &self.jitter)
             .finish_non_exhaustive()
     }
@@ -74,8 +74,8 @@ mod tests {
     #[test]
     fn jitter_adds_up_to_its_length_and_takes_nothing_away() {
         let (least, jitter) = (Duration::from_secs(5), Duration::from_secs(2));
-        let pause = JitteredSleeper::new(Box::new(ThreadSleeper), jitter);
-        let times: Vec<_> = (0..1_000).map(|_| pause.with_jitter(least)).collect();
+        let sleeper = JitteredSleeper::new(Box::new(ThreadSleeper), jitter);
+        let times: Vec<_> = (0..1_000).map(|_| sleeper.with_jitter(least)).collect();
         assert!(
             times
                 .iter()
@@ -89,7 +89,7 @@ mod tests {
             (300..700).contains(&late),
             "{late} of 1000 in the later half"
         );
-        let even = JitteredSleeper::new(Box::new(ThreadSleeper), Duration::ZERO);
-        assert_eq!(even.with_jitter(least), least);
+        let without_jitter = JitteredSleeper::new(Box::new(ThreadSleeper), Duration::ZERO);
+        assert_eq!(without_jitter.with_jitter(least), least);
     }
 }

@@ -1,6 +1,6 @@
-//! Waiting without a thread: until a limit has room, in line with the others who wait for the same key.
+//! `until_ready`: waits asynchronously until a limit admits, in first-in-first-out order for each key.
 //!
-//! A line exists while somebody stands in it. Whoever is first decides and waits; the rest wait for the first to leave.
+//! Each key with waiters has a queue. The first waiter decides and sleeps; the others wait for it to leave the queue.
 //! Must not know: how state is kept.
 
 use std::collections::HashMap;
@@ -14,19 +14,19 @@ use crate::error::Error;
 use crate::key::{AsKey, OwnedKey};
 use crate::limiter::{Limiter, LimiterInner};
 
-/// How many may wait at the same time unless somebody says otherwise.
+/// The default number of callers that may wait at the same time.
 pub(crate) const DEFAULT_MAX_WAITING: usize = 65_536;
 
 impl<C: Clock> Limiter<C> {
-    /// Waits until one unit is there, and spends it. Needs the feature `tokio`, and tokio's timer.
+    /// Waits until one unit is available and spends it. Needs the feature `tokio` and a tokio runtime with a timer.
     ///
-    /// - *In line.* Callers who wait for the same key go in the order in which they were first polled; those of other keys
-    ///   do not hold them up. A large cost is not overtaken by a small one. `check` and its kind do not stand in line.
-    /// - *Cancel-safe.* Dropping the future at any time charges nothing and lets the next one forward. A place in a queue
-    ///   ([`LeakyBucket::queue`](crate::LeakyBucket::queue)) is given back as far as later places allow.
-    /// - *No deadline.* Put it into `tokio::time::timeout` for one.
-    /// - Tokio's timer counts in milliseconds, so a caller comes up to one later than it might, and by the
-    ///   [jitter](crate::Builder::jitter) more. Never earlier.
+    /// - *Order.* Callers that wait for the same key are admitted in the order in which they were first polled. Callers of
+    ///   other keys do not delay them. A small cost never overtakes a large one. `check` and `spend` do not queue.
+    /// - *Cancel-safe.* Dropping the future charges nothing and lets the next caller proceed. A slot in a queue
+    ///   ([`LeakyBucket::queue`](crate::LeakyBucket::queue)) is released as far as later slots allow.
+    /// - *No deadline.* Wrap it in `tokio::time::timeout` to set one.
+    /// - *Precision.* Tokio's timer has a resolution of one millisecond, so a caller is admitted up to 1 ms late, plus the
+    ///   [jitter](crate::LimiterBuilder::jitter). It is never admitted early.
     ///
     /// ```
     /// use tollgate::Limiter;
@@ -42,7 +42,7 @@ impl<C: Clock> Limiter<C> {
     /// ```
     ///
     /// # Errors
-    /// A limit of zero never has room; too many are waiting; the key is too long.
+    /// A limit of zero never admits; too many callers are waiting; the key is too long.
     pub async fn until_ready(&self, key: impl AsKey) -> Result<Admission, Error> {
         self.until_ready_n(key, 1).await
     }
@@ -50,53 +50,53 @@ impl<C: Clock> Limiter<C> {
     /// Like [`until_ready`](Self::until_ready), for `cost` units.
     ///
     /// # Errors
-    /// The cost is never admitted; too many are waiting; the key is too long.
+    /// The cost exceeds what a limit ever admits; too many callers are waiting; the key is too long.
     pub async fn until_ready_n(&self, key: impl AsKey, cost: u64) -> Result<Admission, Error> {
         let key = key.as_key()?;
         let shared = &*self.shared;
         let place = shared.wait_queues.join(&key)?;
-        // Tokio's mutex is fair: it lets waiters in by the order in which they asked.
+        // Tokio's mutex is fair: it admits waiters in the order in which they called `lock`.
         let _turn = place.turn.lock().await;
         loop {
-            let denied = match shared.spend(&key, cost) {
-                Ok(allowed) if allowed.wait().is_zero() => return Ok(allowed),
-                Ok(allowed) => {
-                    let time = allowed.wait();
-                    let held = PendingQueueSlot::new(shared, &key, allowed);
+            let denial = match shared.spend(&key, cost) {
+                Ok(admission) if admission.wait().is_zero() => return Ok(admission),
+                Ok(admission) => {
+                    let time = admission.wait();
+                    let held = PendingQueueSlot::new(shared, &key, admission);
                     tokio::time::sleep(time).await;
                     return held.commit();
                 }
-                Err(Error::Denied(denied)) => denied,
+                Err(Error::Denied(denial)) => denial,
                 Err(error) => return Err(error),
             };
             // No await lies between an admission above and the return, so a dropped future has charged nothing.
-            let Some(time) = denied.retry_after() else {
-                return Err(denied.into());
+            let Some(time) = denial.retry_after() else {
+                return Err(denial.into());
             };
             tokio::time::sleep(shared.sleeper.with_jitter(time)).await;
         }
     }
 }
 
-/// A place in a queue that is given back unless its turn comes.
+/// A slot in a leaky-bucket queue. Dropping it before the wait ends releases the slot.
 struct PendingQueueSlot<'a, C: Clock> {
     shared: &'a LimiterInner<C>,
     key: OwnedKey,
-    allowed: Option<Admission>,
+    admission: Option<Admission>,
 }
 
 impl<'a, C: Clock> PendingQueueSlot<'a, C> {
-    fn new(shared: &'a LimiterInner<C>, key: &store::StoreKey<'_>, allowed: Admission) -> Self {
+    fn new(shared: &'a LimiterInner<C>, key: &store::StoreKey<'_>, admission: Admission) -> Self {
         Self {
             shared,
             key: OwnedKey::from_key(key),
-            allowed: Some(allowed),
+            admission: Some(admission),
         }
     }
 
     fn commit(mut self) -> Result<Admission, Error> {
-        // It is taken only here and on drop, so there is always one.
-        self.allowed
+        // Only this method and `drop` take the value, so it is always present here.
+        self.admission
             .take()
             .map_or_else(|| self.key.with_key(|key| self.shared.spend(&key, 0)), Ok)
     }
@@ -104,17 +104,17 @@ impl<'a, C: Clock> PendingQueueSlot<'a, C> {
 
 impl<C: Clock> Drop for PendingQueueSlot<'_, C> {
     fn drop(&mut self) {
-        if let Some(allowed) = self.allowed.take() {
-            // In memory a settlement cannot fail; nobody is there to be told if it did.
+        if let Some(admission) = self.admission.take() {
+            // A settlement in memory does not fail, and `drop` has nobody to return an error to.
             let _settled = self
                 .key
-                .with_key(|key| self.shared.settle(&key, &allowed, 0))
+                .with_key(|key| self.shared.settle(&key, &admission, 0))
                 .is_ok();
         }
     }
 }
 
-/// Everyone who waits, by key.
+/// The queues of callers that wait, by key.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
     waiting: Mutex<WaitersByKey>,
@@ -133,7 +133,7 @@ struct KeyQueue {
     waiters: usize,
 }
 
-/// One caller's place in a line. Leaves it on drop.
+/// One waiter in the queue of a key. Leaves the queue on drop.
 pub(crate) struct WaiterGuard<'a> {
     queues: &'a WaitQueues,
     key: Box<[u8]>,

@@ -1,4 +1,4 @@
-//! Waiting on the calling thread until a limit has room.
+//! `wait`: blocks the calling thread until a limit admits.
 //!
 //! Must not know: how to sleep, how state is kept.
 
@@ -13,10 +13,10 @@ use crate::key::AsKey;
 use crate::limiter::Limiter;
 
 impl<C: Clock> Limiter<C> {
-    /// Holds the calling thread until one unit is there, but at most `max`. If it is known from the start that `max` is
-    /// not enough, answers at once. Nothing is charged unless the answer is yes.
+    /// Blocks the calling thread until one unit is available, for at most `max`. Returns an error at once if `max` is too
+    /// short. Charges nothing unless it returns `Ok`.
     ///
-    /// Threads that wait for one key are not in a line: whoever wakes first goes first.
+    /// Threads that wait for the same key are not queued: the first thread that wakes up goes first.
     ///
     /// ```
     /// use std::time::Duration;
@@ -30,7 +30,7 @@ impl<C: Clock> Limiter<C> {
     /// ```
     ///
     /// # Errors
-    /// The time is too short, the cost is never admitted, or the key is too long.
+    /// `max` is too short, a limit of zero never admits, or the key is too long.
     pub fn wait(&self, key: impl AsKey, max: Duration) -> Result<Admission, Error> {
         self.wait_n(key, 1, max)
     }
@@ -38,34 +38,34 @@ impl<C: Clock> Limiter<C> {
     /// Like [`wait`](Self::wait), for `cost` units.
     ///
     /// # Errors
-    /// The time is too short, the cost is never admitted, or the key is too long.
+    /// `max` is too short, the cost exceeds what a limit ever admits, or the key is too long.
     pub fn wait_n(&self, key: impl AsKey, cost: u64, max: Duration) -> Result<Admission, Error> {
         let key = key.as_key()?;
         let shared = &*self.shared;
         let deadline = shared.table.memory.now().after(Nanos::from(max));
         loop {
-            let (pause, denied) = match shared.spend(&key, cost) {
-                Ok(allowed) if allowed.wait().is_zero() => return Ok(allowed),
-                // A place in a queue is ours from now on; only the time has to pass.
-                Ok(allowed) => {
+            let (pause, denial) = match shared.spend(&key, cost) {
+                Ok(admission) if admission.wait().is_zero() => return Ok(admission),
+                // The charge is made. The caller only has to wait for its slot in the queue.
+                Ok(admission) => {
                     let left = deadline.since(shared.table.memory.now()).into();
-                    if allowed.wait() <= left {
-                        shared.sleeper.sleep(allowed.wait());
-                        return Ok(allowed);
+                    if admission.wait() <= left {
+                        shared.sleeper.sleep(admission.wait());
+                        return Ok(admission);
                     }
-                    let denied = allowed.to_denial(cost);
-                    shared.settle(&key, &allowed, 0)?;
-                    return Err(denied.into());
+                    let denial = admission.to_denial(cost);
+                    shared.settle(&key, &admission, 0)?;
+                    return Err(denial.into());
                 }
-                Err(Error::Denied(denied)) => match denied.retry_after() {
-                    Some(pause) => (pause, denied),
-                    None => return Err(denied.into()),
+                Err(Error::Denied(denial)) => match denial.retry_after() {
+                    Some(pause) => (pause, denial),
+                    None => return Err(denial.into()),
                 },
                 Err(error) => return Err(error),
             };
             let left = deadline.since(shared.table.memory.now()).into();
             if pause > left {
-                return Err(denied.into());
+                return Err(denial.into());
             }
             shared
                 .sleeper

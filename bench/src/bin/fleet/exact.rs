@@ -8,7 +8,7 @@ use std::sync::Arc;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tollgate_core::{Rate, TokenBucket};
-use tollgate_redis::wire::{self, Which};
+use tollgate_redis::wire::{self, ScriptKind};
 use tollgate_redis::{KeyHashSecret, ReservationRetention};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreKey};
 
@@ -74,7 +74,7 @@ impl BareClient {
                 args: request.args.iter().map(<[u8]>::to_vec).collect(),
             })
         };
-        let script = Which::Spend.script();
+        let script = ScriptKind::Spend.script();
         let load = redis::cmd("SCRIPT").arg("LOAD").arg(script.text).take();
         if let Some(first) = connections.first_mut() {
             load.exec_async(first).await?;

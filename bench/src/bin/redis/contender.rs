@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{FixedWindow, Nanos, Rate, SlidingCounter, TokenBucket, Window};
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_redis::{KeyHashSecret, ReservationRetention};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::article_script;
@@ -58,7 +58,7 @@ impl Contender {
 
     /// The scripts that the server has to know before calls are made.
     pub(crate) fn scripts() -> impl Iterator<Item = &'static str> {
-        let ours = Which::EACH.iter().map(|which| which.script().text);
+        let ours = ScriptKind::DECIDING.iter().map(|which| which.script().text);
         ours.chain([article_script::SCRIPT])
     }
 
@@ -72,7 +72,7 @@ impl Contender {
                 let secret = KeyHashSecret::new(*b"measured beside ");
                 let request =
                     ScriptCall::new(secret, ReservationRetention::default(), &checks, None)?;
-                call.arg(&request.which.script().digest);
+                call.arg(&request.kind.script().digest);
                 call.arg(request.keys.len());
                 for bytes in request.keys.iter().chain(&request.args) {
                     call.arg(bytes);
@@ -93,7 +93,7 @@ impl Contender {
                 let bytes = number.to_be_bytes();
                 let mut answers = [StoreReply::EMPTY];
                 let decided = decode(&[check(ruled, &bytes)?], reply, &mut answers)?;
-                Ok(decided.verdict.is_admitted())
+                Ok(decided.outcome.is_admitted())
             }
             Self::Article { .. } => Ok(reply.first() == Some(&1)),
         }

@@ -1,4 +1,4 @@
-//! Files of envoyproxy/ratelimit, explained: their rules, and which of them a request's descriptors fall under.
+//! Explains files of envoyproxy/ratelimit: their rules, and which rule applies to each descriptor of a request.
 //!
 //! Must not know: flags.
 
@@ -15,16 +15,16 @@ use crate::output::CommandError;
 
 pub(super) fn explain(
     source: &SourceFile,
-    asked: &RequestArguments,
+    arguments: &RequestArguments,
 ) -> Result<RenderedExplanation, ExplainError> {
     let policy = config::load(&[(&source.name, &source.text)])
         .map_err(|InvalidFiles(problems)| ExplainError::Invalid(problems))?;
-    if !asked.descriptors.is_empty() {
-        return explain_request(&policy, asked);
+    if !arguments.descriptors.is_empty() {
+        return explain_request(&policy, arguments);
     }
-    if asked.to_request().is_some() {
+    if arguments.to_request().is_some() {
         return Err(usage_error(
-            "envoyproxy/ratelimit decides by descriptors alone: say --descriptor, as in --descriptor 'method=GET'",
+            "envoyproxy/ratelimit decides only by descriptors: pass --descriptor, for example --descriptor 'method=GET'",
         ));
     }
     let rules: Vec<_> = policy.explain().collect();
@@ -46,7 +46,7 @@ struct RulesExplanation<'a> {
     rules: &'a [config::RuleExplanation<'a>],
 }
 
-/// What one descriptor of a request falls under.
+/// Which rule applies to one descriptor of a request.
 #[derive(Serialize)]
 struct DescriptorExplanation<'a> {
     descriptor: String,
@@ -63,10 +63,10 @@ struct DescriptorsExplanation<'a> {
 
 fn explain_request(
     policy: &EnvoyPolicy,
-    asked: &RequestArguments,
+    arguments: &RequestArguments,
 ) -> Result<RenderedExplanation, ExplainError> {
     let domains: Vec<_> = policy.domains().collect();
-    let domain = match (asked.domain.as_deref(), domains.as_slice()) {
+    let domain = match (arguments.domain.as_deref(), domains.as_slice()) {
         (Some(domain), _) => domain,
         (None, [only]) => only,
         (None, _) => {
@@ -75,7 +75,7 @@ fn explain_request(
             ));
         }
     };
-    let entries: Vec<Vec<DescriptorEntry<'_>>> = asked
+    let entries: Vec<Vec<DescriptorEntry<'_>>> = arguments
         .descriptors
         .iter()
         .map(|one| {
@@ -90,7 +90,7 @@ fn explain_request(
     let plan = policy
         .plan(&request)
         .map_err(|error| usage_error(&format!("--descriptor: {error}")))?;
-    let seen = DescriptorsExplanation {
+    let explanation = DescriptorsExplanation {
         domain,
         descriptors: (0..descriptors.len())
             .map(|index| explain_descriptor(policy, &plan, &descriptors, index))
@@ -100,13 +100,13 @@ fn explain_request(
     if !domains.contains(&domain) {
         words += &format!("there is no domain {domain}: every request is admitted\n");
     }
-    for one in &seen.descriptors {
+    for one in &explanation.descriptors {
         // Writing to a string cannot fail.
         writeln!(words, "{}\n  {}", one.descriptor, one.words).ok();
     }
     Ok(RenderedExplanation {
         text: words,
-        data: to_json(&seen)?,
+        data: to_json(&explanation)?,
     })
 }
 
@@ -124,7 +124,7 @@ fn explain_descriptor<'a>(
     let rule = plan.rule(index);
     let is_counted = plan.charges().any(|charge| charge.descriptor == index);
     let words = match rule {
-        None => "no rule has exactly these entries: admitted, and nothing is counted".to_owned(),
+        None => "no rule has exactly these entries: admitted, not counted".to_owned(),
         Some(rule) => {
             let mut all = policy.explain();
             let words = all.find(|explained| std::ptr::eq(explained.rule(), rule));
@@ -132,7 +132,7 @@ fn explain_descriptor<'a>(
             let replaced = !is_counted && rule.quota != RuleQuota::Unlimited;
             match replaced {
                 true => {
-                    format!("{words}; here another rule takes its place, and it is not counted")
+                    format!("{words}; another rule replaces it here, so it is not counted")
                 }
                 false => words,
             }

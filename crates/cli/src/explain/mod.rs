@@ -1,6 +1,6 @@
-//! `tollgate explain`: what a policy does in plain words, or what it does with one request.
+//! `tollgate explain`: prints what a policy does, or what it does with one request.
 //!
-//! Must not know: how it is found out.
+//! Must not know: how explanations are made.
 
 mod envoy;
 mod policy;
@@ -23,42 +23,46 @@ pub(crate) struct Options {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    how: InputOptions,
-    /// Answer in JSON
+    input: InputOptions,
+    /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Also explain how a fleet stores the limits: Redis Cluster slots and round trips. Default: only if the policy sets
+    /// `fleet`, `colocate` or `consistency`
+    #[arg(long)]
+    fleet: bool,
     #[command(flatten)]
     request: RequestArguments,
 }
 
-/// The request to be explained.
+/// The flags that describe a request.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "The request, where one is to be explained")]
+#[command(next_help_heading = "Request (explains what the policy does with it)")]
 struct RequestArguments {
-    /// Method and path, as in 'POST /login?next=home'
+    /// Method and path, for example 'POST /login?next=home'
     #[arg(long, value_name = "LINE", value_parser = request_description::parse_request_line)]
     request: Option<(Box<str>, Target)>,
-    /// A header, as in 'x-api-key: k'; may be given more than once
+    /// A header, for example 'x-api-key: k'; may be repeated
     #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = request_description::parse_header)]
     headers: Vec<(Attribute, String)>,
-    /// The client's address
+    /// IP address of the client
     #[arg(long, value_name = "ADDRESS", value_parser = request_description::parse_address)]
     ip: Option<IpAddr>,
-    /// The host, instead of the one in the Host header
+    /// The host. Default: the Host header
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// A claim of a verified token, as in 'sub=ada'; may be given more than once
+    /// A claim of a verified token, for example 'sub=ada'; may be repeated
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = request_description::parse_pair)]
     claims: Vec<(String, String)>,
-    /// The entries of a descriptor in order, as in 'method=GET,path=/login'; may be given more than once
+    /// The entries of an Envoy descriptor in order, for example 'method=GET,path=/login'; may be repeated
     #[arg(long = "descriptor", value_name = "ENTRIES", value_parser = parse_descriptor)]
     descriptors: Vec<DescriptorArgument>,
-    /// The domain of descriptors
+    /// The domain of the descriptors
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
 }
 
-/// The entries of one descriptor.
+/// The value of one `--descriptor`.
 #[derive(Clone, Debug)]
 struct DescriptorArgument(Vec<(String, String)>);
 
@@ -67,16 +71,16 @@ fn parse_descriptor(text: &str) -> Result<DescriptorArgument, String> {
 }
 
 impl RequestArguments {
-    /// The request as policies of ours see it, if one is asked about.
+    /// The request for a Tollgate policy, if any flag describes one.
     fn to_request(&self) -> Option<RequestDescription> {
-        let is_asked = self.request.is_some()
+        let is_described = self.request.is_some()
             || self.ip.is_some()
             || self.host.is_some()
             || self.domain.is_some()
             || !self.headers.is_empty()
             || !self.claims.is_empty()
             || !self.descriptors.is_empty();
-        is_asked.then(|| {
+        is_described.then(|| {
             let mut request = RequestDescription::default();
             if let Some(ip) = self.ip {
                 request.set_ip(ip);
@@ -105,7 +109,7 @@ impl RequestArguments {
     }
 }
 
-/// An explanation, for people and for programs.
+/// An explanation as text and as JSON.
 #[derive(Debug)]
 struct RenderedExplanation {
     text: String,
@@ -125,7 +129,7 @@ fn to_json(explained: &impl Serialize) -> Result<serde_json::Value, CommandError
     serde_json::to_value(explained).map_err(|error| CommandError::Other(error.into()))
 }
 
-/// Why there is no explanation.
+/// Why a file cannot be explained.
 enum ExplainError {
     Invalid(Vec<Diagnostics>),
     Failed(CommandError),
@@ -137,21 +141,21 @@ impl From<CommandError> for ExplainError {
     }
 }
 
-/// The answer for programs.
+/// The JSON output.
 #[derive(Serialize)]
 struct ExplainReport {
     ok: bool,
     file: String,
     kind: &'static str,
-    /// Of the policy, or of the request if one is asked about.
+    /// Of the request if one is described, else of the policy.
     explanation: Option<serde_json::Value>,
     #[serde(flatten)]
     wrong: json::ProblemReport,
 }
 
-/// Explains a policy. Answers whether it could be explained.
+/// Explains a policy. Returns whether the policy is valid.
 pub(crate) fn explain(options: &Options, color: Color) -> Result<bool, CommandError> {
-    let (name, kind, result) = match input::read(&options.file, options.how) {
+    let (name, kind, result) = match input::read(&options.file, options.input) {
         Err(problems) => (
             problems.file.to_string(),
             FileKind::Policy,
@@ -160,24 +164,26 @@ pub(crate) fn explain(options: &Options, color: Color) -> Result<bool, CommandEr
         Ok(source) => {
             let result = match source.kind {
                 FileKind::Envoy => envoy::explain(&source, &options.request),
-                FileKind::Policy => policy::explain(&source, &options.request),
+                FileKind::Policy => policy::explain(&source, &options.request, options.fleet),
                 FileKind::Tests => Err(ExplainError::Invalid(vec![input::file_problem(
                     &source.name,
-                    "this is a file of tests, not a policy",
-                    "explain the policy that it names after `policy:`",
+                    "this is a test file, not a policy",
+                    "explain the policy that its field `policy` names",
                 )])),
             };
             (source.name, source.kind, result)
         }
     };
-    let (said, problems) = match result {
-        Ok(said) => (Some(said), Vec::new()),
+    let (rendered, problems) = match result {
+        Ok(rendered) => (Some(rendered), Vec::new()),
         Err(ExplainError::Invalid(problems)) => (None, problems),
         Err(ExplainError::Failed(failure)) => return Err(failure),
     };
-    let ok = said.is_some();
-    let (words, explanation) =
-        said.map_or((String::new(), None), |said| (said.text, Some(said.data)));
+    let ok = rendered.is_some();
+    let (text, explanation) = match rendered {
+        Some(rendered) => (rendered.text, Some(rendered.data)),
+        None => (String::new(), None),
+    };
     if options.json {
         json::print_json(&ExplainReport {
             ok,
@@ -188,7 +194,7 @@ pub(crate) fn explain(options: &Options, color: Color) -> Result<bool, CommandEr
         })?;
         return Ok(ok);
     }
-    print(&words)?;
+    print(&text)?;
     let colour = color.is_enabled_on_stderr();
     problems
         .iter()

@@ -1,6 +1,6 @@
-//! What was expected of a step beside what came of it.
+//! Compares the expectations of a step with the observed decisions.
 //!
-//! Must not know: how requests are decided, how results are shown.
+//! Must not know: how requests are decided, how results are printed.
 
 use tollgate_core::Nanos;
 use tollgate_policy::humanize::{format_duration, format_number};
@@ -9,63 +9,63 @@ use tollgate_policy::source::{Located, SourceLocation};
 use super::model::{Expectations, ExpectedRetry, ExpectedShadowDenials};
 use super::target::Observation;
 
-/// Something that came out otherwise than expected.
+/// An expectation that was not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExpectationFailure {
     pub(super) place: SourceLocation,
-    /// What was looked at, by the name of its field.
+    /// The field of the expectation.
     pub(super) what: String,
     pub(super) expected: String,
     pub(super) found: String,
-    /// What may help to see why.
+    /// A hint at the reason.
     pub(super) note: Option<String>,
 }
 
-/// What came of all requests of a step.
+/// The decisions on all requests of a step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StepTotals {
     pub(super) allowed: u64,
     pub(super) denied: u64,
     pub(super) waits: Vec<Nanos>,
-    /// The first that was denied, with its number.
+    /// The first denied request, with its number.
     pub(super) first_denied: Option<(u64, Observation)>,
     pub(super) last_denied: Option<Observation>,
     pub(super) last: Option<Observation>,
-    /// Requests that any limit in shadow would have refused.
+    /// Requests that a limit in shadow mode would have denied.
     pub(super) shadow_denied: u64,
     /// The same by limit.
     pub(super) shadow_by: Vec<(String, u64)>,
 }
 
 impl StepTotals {
-    pub(super) fn add(&mut self, number: u64, seen: Observation) {
-        if seen.admitted {
+    pub(super) fn add(&mut self, number: u64, observation: Observation) {
+        if observation.admitted {
             self.allowed += 1;
         } else {
             self.denied += 1;
             if self.first_denied.is_none() {
-                self.first_denied = Some((number, seen.clone()));
+                self.first_denied = Some((number, observation.clone()));
             }
-            self.last_denied = Some(seen.clone());
+            self.last_denied = Some(observation.clone());
         }
-        self.waits.extend(seen.wait);
-        self.shadow_denied += u64::from(!seen.shadow_denied.is_empty());
-        for name in &seen.shadow_denied {
+        self.waits.extend(observation.wait);
+        self.shadow_denied += u64::from(!observation.shadow_denied.is_empty());
+        for name in &observation.shadow_denied {
             match self.shadow_by.iter_mut().find(|(other, _)| other == name) {
                 Some((_, count)) => *count += 1,
                 None => self.shadow_by.push((name.clone(), 1)),
             }
         }
-        self.last = Some(seen);
+        self.last = Some(observation);
     }
 
-    /// Whom questions about one request are about: the last that was denied, or the last one if none was.
+    /// The request that expectations about one request refer to: the last denied one, or the last one if none was denied.
     fn described_request(&self) -> Option<&Observation> {
         self.last_denied.as_ref().or(self.last.as_ref())
     }
 }
 
-/// Compares a step's expectations with what came. `matched` is asked only if it is needed.
+/// Compares the expectations of a step with its totals. Calls `matched` only if the step expects matched limits.
 pub(super) fn compare(
     expect: &Expectations,
     sum: &StepTotals,
@@ -75,7 +75,7 @@ pub(super) fn compare(
     failures.check_counts(expect, sum);
     failures.check_one(expect, sum);
     for (name, left) in &expect.remaining {
-        let all = sum.last.as_ref().map(|seen| &seen.remaining);
+        let all = sum.last.as_ref().map(|observation| &observation.remaining);
         let found = all.and_then(|all| all.iter().find(|(other, _)| **other == *name.value));
         let what = format!("remaining of {}", name.value);
         let found = found.map(|(_, left)| left);
@@ -89,8 +89,8 @@ pub(super) fn compare(
         let names = expected.value.iter().map(|name| name.value.to_string());
         let expected = Located::new(sorted(names.collect()), expected.location);
         let found = sorted(matched());
-        let words = |names: &Vec<String>| join_names(names);
-        failures.check(Some(&expected), "matched", words, Some(&found), None);
+        let render = |names: &Vec<String>| join_names(names);
+        failures.check(Some(&expected), "matched", render, Some(&found), None);
     }
     failures.0
 }
@@ -108,8 +108,8 @@ pub(super) fn compare_candidates(
             (&expected.would_allow, "would_allow", would_allow),
         ] {
             let what = format!("{what} of the candidate of {}", name.value);
-            let words = |n: &u64| format_number(*n);
-            failures.check(expected.as_ref(), &what, words, found.as_ref(), None);
+            let render = |n: &u64| format_number(*n);
+            failures.check(expected.as_ref(), &what, render, found.as_ref(), None);
         }
     }
     failures.0
@@ -122,7 +122,7 @@ impl FailureList {
         &mut self,
         expected: Option<&Located<T>>,
         what: &str,
-        words: impl Fn(&T) -> String,
+        render: impl Fn(&T) -> String,
         found: Option<&T>,
         note: Option<&str>,
     ) {
@@ -133,35 +133,35 @@ impl FailureList {
             self.0.push(ExpectationFailure {
                 place: expected.location,
                 what: what.to_owned(),
-                expected: words(&expected.value),
-                found: found.map_or("none".to_owned(), words),
+                expected: render(&expected.value),
+                found: found.map_or("none".to_owned(), render),
                 note: note.map(str::to_owned),
             });
         }
     }
 
-    /// What is said of all requests of the step.
+    /// Checks the expectations about all requests of the step.
     fn check_counts(&mut self, expect: &Expectations, sum: &StepTotals) {
         let first = describe_first_denial(sum);
-        let (words, note) = (|n: &u64| format_number(*n), first.as_deref());
+        let (render, note) = (|n: &u64| format_number(*n), first.as_deref());
         let (allowed, denied) = (expect.allowed.as_ref(), expect.denied.as_ref());
-        self.check(allowed, "allowed", words, Some(&sum.allowed), note);
-        // Where both are said, one failure says it all.
+        self.check(allowed, "allowed", render, Some(&sum.allowed), note);
+        // If both are expected, one failure is enough.
         if allowed.is_none() {
-            self.check(denied, "denied", words, Some(&sum.denied), note);
+            self.check(denied, "denied", render, Some(&sum.denied), note);
         }
-        let words = |waits: &Vec<Nanos>| describe_waits(waits);
+        let render = |waits: &Vec<Nanos>| describe_waits(waits);
         self.check(
             expect.waits.as_ref(),
             "waits",
-            words,
+            render,
             Some(&sum.waits),
             None,
         );
         self.check_shadow(expect, sum);
     }
 
-    /// What is said of one request.
+    /// Checks the expectations about one request.
     fn check_one(&mut self, expect: &Expectations, sum: &StepTotals) {
         let nothing = Observation::default();
         let one = sum.described_request().unwrap_or(&nothing);
@@ -200,14 +200,14 @@ impl FailureList {
         let Some(expected) = &expect.shadow_denied else {
             return;
         };
-        let words = |n: &u64| format_number(*n);
+        let render = |n: &u64| format_number(*n);
         match &expected.value {
             ExpectedShadowDenials::Any(count) => {
                 let expected = Located::new(*count, expected.location);
                 self.check(
                     Some(&expected),
                     "shadow_denied",
-                    words,
+                    render,
                     Some(&sum.shadow_denied),
                     None,
                 );
@@ -220,29 +220,29 @@ impl FailureList {
                         .iter()
                         .find(|(other, _)| **other == *name.value);
                     let found = found.map_or(0, |(_, count)| *count);
-                    self.check(Some(count), &what, words, Some(&found), None);
+                    self.check(Some(count), &what, render, Some(&found), None);
                 }
             }
         }
     }
 }
 
-/// Words for the first denial of a step, which is mostly what tells why counts differ.
+/// Describes the first denial of a step, which mostly explains why counts differ.
 fn describe_first_denial(sum: &StepTotals) -> Option<String> {
-    let (index, seen) = sum.first_denied.as_ref()?;
-    let by = match (&seen.limit, &seen.level) {
+    let (index, observation) = sum.first_denied.as_ref()?;
+    let by = match (&observation.limit, &observation.level) {
         (Some(limit), Some(level)) => format!(" by `{limit}`, level `{level}`"),
         (Some(limit), None) => format!(" by `{limit}`"),
         (None, _) => String::new(),
     };
-    let reason = seen
+    let reason = observation
         .reason
         .map_or(String::new(), |reason| format!(" ({reason})"));
-    let retry = match seen.retry {
+    let retry = match observation.retry {
         Some(ExpectedRetry::After(after)) => {
-            format!("; it may come again after {}", format_duration(after))
+            format!("; retry after {}", format_duration(after))
         }
-        Some(ExpectedRetry::Never) => "; coming again does not help".to_owned(),
+        Some(ExpectedRetry::Never) => "; a retry does not help".to_owned(),
         None => String::new(),
     };
     Some(format!(
@@ -260,18 +260,18 @@ fn describe_retry(retry: &ExpectedRetry) -> String {
 
 fn describe_waits(waits: &[Nanos]) -> String {
     const MOST: usize = 12;
-    let mut words: Vec<_> = waits
+    let mut render: Vec<_> = waits
         .iter()
         .take(MOST)
         .map(|wait| format_duration(*wait))
         .collect();
     if waits.len() > MOST {
-        words.push(format!(
+        render.push(format!(
             "and {} more",
             format_number((waits.len() - MOST) as u64)
         ));
     }
-    join_names(&words)
+    join_names(&render)
 }
 
 fn join_names(names: &[String]) -> String {

@@ -1,6 +1,6 @@
-//! Files of envoyproxy/ratelimit at work: their engine over the store in memory, on a clock that steps move.
+//! Runs policy tests of envoyproxy/ratelimit files: the Envoy engine over the memory store, with a manual clock.
 //!
-//! Must not know: files of tests, expectations.
+//! Must not know: test files, expectations.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use super::model::{ExpectedRetry, UpstreamResponse};
 use super::request_template::{DescriptorEntries, RequestTemplate};
 use super::target::{KEYS, Observation, SECRET, TestRequest, TestTarget};
 
-/// A policy, its memory and its time.
+/// The engine of one test, with its own store and clock.
 pub(super) struct EnvoyTarget<'a> {
-    /// To ask what applies without charging it.
+    /// Finds matching rules without charging them.
     policy: &'a EnvoyPolicy,
     engine: EnvoyEngine<MemoryStore<Arc<ManualClock>>>,
     clock: Arc<ManualClock>,
 }
 
 impl<'a> EnvoyTarget<'a> {
-    /// Puts a policy to work; `own` is the same one, to be kept by the engine.
+    /// Starts an engine. `own` is a second copy of the policy, which the engine takes.
     pub(super) fn new(
         policy: &'a EnvoyPolicy,
         own: EnvoyPolicy,
@@ -43,13 +43,13 @@ impl<'a> EnvoyTarget<'a> {
         })
     }
 
-    /// The domain of a request: what it says, or the only one there is.
-    fn domain(&self, asked: &RequestTemplate) -> Result<String, String> {
+    /// The domain of a request, or the single domain of the policy.
+    fn domain(&self, template: &RequestTemplate) -> Result<String, String> {
         let mut domains = self.policy.domains();
-        match (asked.domain(), domains.next(), domains.next()) {
+        match (template.domain(), domains.next(), domains.next()) {
             (Some(domain), _, _) => Ok(domain.to_owned()),
             (None, Some(only), None) => Ok(only.to_owned()),
-            _ => Err("there are several domains: say `domain` in the request".to_owned()),
+            _ => Err("the policy has several domains: set `domain` in the request".to_owned()),
         }
     }
 }
@@ -59,13 +59,13 @@ impl TestTarget for EnvoyTarget<'_> {
         self.clock.set(now);
     }
 
-    fn send(&mut self, sent: &TestRequest<'_>) -> Result<Observation, String> {
-        let domain = self.domain(sent.template)?;
-        let all = sent.template.descriptors(sent.number);
+    fn send(&mut self, test_request: &TestRequest<'_>) -> Result<Observation, String> {
+        let domain = self.domain(test_request.template)?;
+        let all = test_request.template.descriptors(test_request.number);
         let entries = entries(&all);
         let descriptors: Vec<_> = entries.iter().map(|one| Descriptor::new(one)).collect();
         let mut request = RlsRequest::new(&domain, &descriptors);
-        request.hits_addend = sent.template.hits.unwrap_or(0);
+        request.hits_addend = test_request.template.hits.unwrap_or(0);
         let decided = self
             .engine
             .decide(&request, |decided| observe(decided.plan, decided.reply));
@@ -79,11 +79,11 @@ impl TestTarget for EnvoyTarget<'_> {
         Ok(())
     }
 
-    fn matching_limits(&mut self, asked: &RequestTemplate, number: u64) -> Vec<String> {
-        let all = asked.descriptors(number);
+    fn matching_limits(&mut self, template: &RequestTemplate, number: u64) -> Vec<String> {
+        let all = template.descriptors(number);
         let entries = entries(&all);
         let descriptors: Vec<_> = entries.iter().map(|one| Descriptor::new(one)).collect();
-        let Ok(domain) = self.domain(asked) else {
+        let Ok(domain) = self.domain(template) else {
             return Vec::new();
         };
         let Ok(plan) = self.policy.plan(&RlsRequest::new(&domain, &descriptors)) else {
@@ -115,33 +115,33 @@ fn entries(all: &[DescriptorEntries]) -> Vec<Vec<DescriptorEntry<'_>>> {
         .collect()
 }
 
-/// What an answer says that tests may look at.
+/// The fields of a reply that tests can check.
 fn observe(plan: &ChargePlan<'_>, reply: &Answered<'_>) -> Observation {
     let admitted = reply.overall == RlsCode::Ok;
-    let mut seen = Observation {
+    let mut observation = Observation {
         admitted,
         status: (!admitted).then_some(429),
         reason: (!admitted).then_some("rate"),
         ..Observation::default()
     };
     let tightest = reply.tightest;
-    seen.limit = tightest
+    observation.limit = tightest
         .and_then(|index| plan.rule(index))
         .map(|rule| rule.name.to_string());
     let reset = tightest.and_then(|index| reply.statuses().get(index)?.until_reset);
     if !admitted {
-        seen.retry = reset.map(|seconds| ExpectedRetry::After(Nanos::from_secs(seconds)));
+        observation.retry = reset.map(|seconds| ExpectedRetry::After(Nanos::from_secs(seconds)));
     }
     for (index, status) in reply.statuses().iter().enumerate() {
         let Some(rule) = plan.rule(index) else {
             continue;
         };
         if status.current_limit.is_some() {
-            seen.record_remaining(&rule.name, status.limit_remaining.into());
+            observation.record_remaining(&rule.name, status.limit_remaining.into());
         }
         if status.exceeded && rule.shadow_mode {
-            seen.shadow_denied.push(rule.name.to_string());
+            observation.shadow_denied.push(rule.name.to_string());
         }
     }
-    seen
+    observation
 }

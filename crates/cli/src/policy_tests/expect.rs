@@ -1,6 +1,6 @@
-//! What a step expects, read.
+//! Reads the expectations of a step.
 //!
-//! Must not know: engines, how anything is compared.
+//! Must not know: engines, how expectations are compared.
 
 use tollgate_engine::DenialReason;
 use tollgate_policy::read::{TreeReader, describe_node};
@@ -9,7 +9,7 @@ use tollgate_policy::source::{Located, SourceNode, SourceValue};
 use super::model::{Expectations, ExpectedDivergence, ExpectedRetry, ExpectedShadowDenials};
 use super::read::{as_list, open_fields, parse_offset, read_name, read_number, with_location};
 
-/// What stands in `expect`, and not beside it.
+/// The fields of `expect`. A step that has one of them outside `expect` gets a hint.
 pub(super) const EXPECT_FIELDS: [&str; 13] = [
     "allowed",
     "denied",
@@ -26,7 +26,7 @@ pub(super) const EXPECT_FIELDS: [&str; 13] = [
     "candidates",
 ];
 
-/// Reads what is expected of so many requests.
+/// Reads the expectations of a step that sends `send` requests.
 pub(super) fn read_expectations(
     reader: &mut TreeReader,
     node: &SourceNode,
@@ -99,7 +99,7 @@ pub(super) fn read_expectations(
     expect
 }
 
-/// Whatever is not allowed is denied, so the two make up what is sent.
+/// Checks that `allowed` and `denied` add up to the number of requests.
 fn check_sum(reader: &mut TreeReader, expect: &Expectations, send: u64) {
     let parts = [&expect.allowed, &expect.denied];
     let Some(first) = parts.into_iter().flatten().next() else {
@@ -113,13 +113,13 @@ fn check_sum(reader: &mut TreeReader, expect: &Expectations, send: u64) {
     if sum > send || (is_whole && sum < send) {
         reader.report(
             first.location,
-            format!("{sum} cannot come of {send} that are sent"),
+            format!("{sum} decisions are expected of {send} requests"),
             "every request is either allowed or denied",
         );
     }
 }
 
-/// How often candidates differ, by the names of their limits.
+/// Reads the expected divergence of candidates, by limit name.
 fn read_candidates(
     reader: &mut TreeReader,
     node: &SourceNode,
@@ -151,7 +151,7 @@ fn read_candidates(
     all
 }
 
-/// Numbers by name.
+/// Reads numbers by limit name.
 fn read_counts_by_name(
     reader: &mut TreeReader,
     node: &SourceNode,

@@ -1,7 +1,7 @@
-//! `tollgate test`: tests of policies, run on the real engine over memory, in time that steps move.
+//! `tollgate test`: runs policy tests on the real engine over the memory store, with a manual clock.
 //!
-//! The way of a file: `read` makes the model of it, `policies` loads what it is about, `run` takes each step and `compare`s,
-//! `report` says what came of it. Must not know: how anything is decided.
+//! `read` parses a test file into the `model`, `tested_policy` loads its policy, `run` runs the steps, `compare` checks the
+//! expectations, and `report` prints the results. Must not know: how requests are decided.
 
 mod compare;
 mod envoy;
@@ -30,18 +30,18 @@ use tested_policy::{TestedPolicy, TestedPolicyError};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Files of tests
+    /// Test files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Run only tests whose names have this in them
+    /// Run only tests whose names contain this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Runs tests. Answers whether all of them passed.
+/// Runs tests. Returns whether all of them passed.
 pub(crate) fn test(options: &Options, color: Color) -> Result<bool, CommandError> {
     let only = options.only.as_deref().unwrap_or_default();
     let colour = color.is_enabled_on_stdout();
@@ -56,7 +56,7 @@ pub(crate) fn test(options: &Options, color: Color) -> Result<bool, CommandError
     let (passed, failed) = report::counts(&files);
     if passed + failed == 0 {
         return Err(CommandError::Usage(format!(
-            "--only: no test has {only:?} in its name"
+            "--only: no test name contains {only:?}"
         )));
     }
     if options.json {
@@ -82,7 +82,7 @@ fn run_file(path: &Path, only: &str) -> TestFileResult {
     }
 }
 
-/// Checks a file of tests and the policy that it names, without running them. Answers how many tests there are.
+/// Checks a test file and its policy without running the tests. Returns the number of tests.
 pub(crate) fn check(path: &Path, source: &SourceFile) -> Result<usize, Vec<Diagnostics>> {
     load_tests(path, source).map(|(file, _)| file.tests.len())
 }
@@ -100,7 +100,7 @@ fn run_source(
     Ok(chosen.map(|test| run::run(test, &policy)).collect())
 }
 
-/// A file of tests and its policy, both in order.
+/// Loads a test file and its policy, and checks both.
 fn load_tests(
     path: &Path,
     source: &SourceFile,
@@ -110,8 +110,8 @@ fn load_tests(
     if source.kind != FileKind::Tests {
         return Err(vec![input::file_problem(
             &source.name,
-            "this is no file of tests: it has no `tests`",
-            "a file of tests names a policy after `policy:` and has `tests:`; to check a policy, say `tollgate check`",
+            "this is not a test file: it has no `tests`",
+            "a test file has the fields `policy` and `tests`; to check a policy, run `tollgate check`",
         )]);
     }
     let file = read::read_tests(&tree).map_err(wrong)?;
@@ -119,10 +119,10 @@ fn load_tests(
         TestedPolicyError::Policy(problems) => problems,
         TestedPolicyError::Reference(problem) => wrong(vec![problem]),
     })?;
-    let mut misfits = run::unknown_names(&file.tests, &policy.names());
-    misfits.extend(policy.unsupported_fields(&file.tests));
-    if !misfits.is_empty() {
-        return Err(wrong(misfits));
+    let mut unsupported = run::unknown_names(&file.tests, &policy.names());
+    unsupported.extend(policy.unsupported_fields(&file.tests));
+    if !unsupported.is_empty() {
+        return Err(wrong(unsupported));
     }
     Ok((file, policy))
 }

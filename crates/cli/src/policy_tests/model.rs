@@ -1,66 +1,66 @@
-//! What a file of tests says.
+//! The model of a test file.
 //!
-//! Must not know: how it is written or run.
+//! Must not know: how files are parsed, how tests are run.
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::source::{Located, SourceLocation};
 
 use super::request_template::RequestTemplate;
 
-/// A whole file.
+/// A test file.
 #[derive(Debug)]
 pub(super) struct TestFile {
-    /// The policy under test; several files only if they are of envoyproxy/ratelimit.
+    /// The policy under test. Only envoyproxy/ratelimit allows several files.
     pub(super) policy: Vec<Located<Box<str>>>,
     pub(super) tests: Vec<PolicyTest>,
 }
 
-/// One test: its own engine, its own time, steps in order.
+/// One test: its own engine and clock, and steps in order of time.
 #[derive(Debug)]
 pub(super) struct PolicyTest {
     pub(super) name: Located<Box<str>>,
-    /// What the clock says at `0s`.
+    /// The time of the clock at `0s`.
     pub(super) start: Timestamp,
     pub(super) steps: Vec<TestStep>,
 }
 
-/// What happens at one instant.
+/// One step of a test, at one instant.
 #[derive(Debug)]
 pub(super) struct TestStep {
     pub(super) place: SourceLocation,
     pub(super) at: Nanos,
     pub(super) send: u64,
     pub(super) template: RequestTemplate,
-    /// What requests cost, where the caller knows better than the policy.
+    /// The cost of each request, if the caller sets it.
     pub(super) cost: Option<u64>,
     pub(super) respond: UpstreamResponse,
-    /// Keeps admitted requests in flight under a name.
+    /// The name under which admitted requests stay in flight.
     pub(super) hold: Option<Located<Box<str>>>,
-    /// Answers the requests that were held under a name, before anything is sent.
+    /// The name of held requests that are finished before the step sends anything.
     pub(super) finish: Option<Located<Box<str>>>,
     pub(super) expect: Expectations,
 }
 
-/// What an upstream answers to an admitted request.
+/// The response of the upstream to an admitted request.
 #[derive(Clone, Debug)]
 pub(super) struct UpstreamResponse {
     pub(super) status: u16,
     pub(super) headers: Vec<(Box<str>, Box<str>)>,
 }
 
-/// When a refused request may come again.
+/// When a denied request may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpectedRetry {
     After(Nanos),
     Never,
 }
 
-/// What should come of a step. What is not said is not looked at.
+/// The expectations of a step. Fields that are not set are not checked.
 #[derive(Debug, Default)]
 pub(super) struct Expectations {
     pub(super) allowed: Option<Located<u64>>,
     pub(super) denied: Option<Located<u64>>,
-    /// The waits of admitted requests, in order, those without one left out.
+    /// The waits of admitted requests, in order, without zero waits.
     pub(super) waits: Option<Located<Vec<Nanos>>>,
     pub(super) limit: Option<Located<Box<str>>>,
     pub(super) level: Option<Located<Box<str>>>,
@@ -75,21 +75,21 @@ pub(super) struct Expectations {
     pub(super) candidates: Vec<(Located<Box<str>>, ExpectedDivergence)>,
 }
 
-/// How often a candidate decides differently from its limit, since the test began.
+/// How often a candidate decided differently from its limit since the test started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ExpectedDivergence {
-    /// What the limit admits and the candidate would deny.
+    /// Requests that the limit admitted and the candidate would deny.
     pub(super) would_deny: Option<Located<u64>>,
-    /// What the limit denies and the candidate would admit.
+    /// Requests that the limit denied and the candidate would admit.
     pub(super) would_allow: Option<Located<u64>>,
 }
 
-/// Requests that limits in shadow would have refused.
+/// Requests that limits in shadow mode would have denied.
 #[derive(Debug)]
 pub(super) enum ExpectedShadowDenials {
-    /// By any of them.
+    /// By any limit.
     Any(u64),
-    /// By each of these.
+    /// By each of these limits.
     By(Vec<(Located<Box<str>>, Located<u64>)>),
 }
 

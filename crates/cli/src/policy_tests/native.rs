@@ -1,6 +1,6 @@
-//! A policy of ours at work: the real engine over the store in memory, on a clock that steps move.
+//! Runs policy tests of Tollgate policies: the real engine over the memory store, with a manual clock.
 //!
-//! Must not know: files of tests, expectations.
+//! Must not know: test files, expectations.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::model::{ExpectedRetry, UpstreamResponse};
 use super::request_template::RequestTemplate;
 use super::target::{KEYS, Observation, SECRET, TestRequest, TestTarget};
 
-/// A policy, its memory and its time.
+/// The engine of one test, with its own store and clock.
 pub(super) struct NativeTarget {
     engine: Engine<MemoryStore<Arc<ManualClock>>>,
     clock: Arc<ManualClock>,
@@ -46,44 +46,42 @@ impl TestTarget for NativeTarget {
         self.clock.set(now);
     }
 
-    fn send(&mut self, sent: &TestRequest<'_>) -> Result<Observation, String> {
-        let request = sent.template.instantiate(sent.number);
+    fn send(&mut self, test_request: &TestRequest<'_>) -> Result<Observation, String> {
+        let request = test_request.template.instantiate(test_request.number);
         let request = request.map_err(|wrong| wrong.message.into_string())?;
         let options = CheckOptions {
-            cost: sent.cost,
+            cost: test_request.cost,
             ..CheckOptions::default()
         };
         let mut verdict = self.engine.check(&request, options);
         if verdict.degraded().overflow {
-            return Err(format!(
-                "a test has room for {KEYS} keys, and this one has more"
-            ));
+            return Err(format!("a test may use at most {KEYS} keys"));
         }
         let ticket = verdict.take_ticket();
-        let seen = observe(&verdict);
-        match (ticket, sent.hold) {
+        let observation = observe(&verdict);
+        match (ticket, test_request.hold) {
             (Some(ticket), Some(name)) => {
                 self.held.entry(name.to_owned()).or_default().push(ticket);
             }
             (Some(ticket), None) => {
-                let done = self.engine.respond(ticket, sent.reply);
-                done.map_err(|error| error.to_string())?;
+                let result = self.engine.respond(ticket, test_request.reply);
+                result.map_err(|error| error.to_string())?;
             }
             (None, _) => {}
         }
-        Ok(seen)
+        Ok(observation)
     }
 
     fn finish_held(&mut self, name: &str, reply: &UpstreamResponse) -> Result<(), String> {
         for ticket in self.held.remove(name).unwrap_or_default() {
-            let done = self.engine.respond(ticket, reply);
-            done.map_err(|error| error.to_string())?;
+            let result = self.engine.respond(ticket, reply);
+            result.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
 
-    fn matching_limits(&mut self, asked: &RequestTemplate, number: u64) -> Vec<String> {
-        let Ok(request) = asked.instantiate(number) else {
+    fn matching_limits(&mut self, template: &RequestTemplate, number: u64) -> Vec<String> {
+        let Ok(request) = template.instantiate(number) else {
             return Vec::new();
         };
         let generation = self.engine.generation();
@@ -124,9 +122,9 @@ impl Response for UpstreamResponse {
     }
 }
 
-/// What a verdict says that tests may look at.
+/// The fields of a verdict that tests can check.
 fn observe(verdict: &Verdict) -> Observation {
-    let mut seen = Observation {
+    let mut observation = Observation {
         admitted: verdict.is_admitted(),
         reason: verdict.reason().map(DenialReason::as_str),
         status: verdict.status(),
@@ -135,33 +133,40 @@ fn observe(verdict: &Verdict) -> Observation {
     };
     match verdict.outcome() {
         Outcome::Allow => {}
-        Outcome::Wait(wait) => seen.wait = Some(wait),
-        Outcome::Deny { retry_after } => seen.retry = Some(ExpectedRetry::After(retry_after)),
-        Outcome::Never => seen.retry = Some(ExpectedRetry::Never),
+        Outcome::Wait(wait) => observation.wait = Some(wait),
+        Outcome::Deny { retry_after } => {
+            observation.retry = Some(ExpectedRetry::After(retry_after))
+        }
+        Outcome::Never => observation.retry = Some(ExpectedRetry::Never),
     }
     let binding = verdict.binding();
     let of_binding = || binding.and_then(|state| verdict.rule(state));
-    seen.limit = verdict
+    observation.limit = verdict
         .rule_name()
         .or_else(|| of_binding().map(|rule| &*rule.name))
         .map(str::to_owned);
-    seen.level = binding
+    observation.level = binding
         .and_then(|state| verdict.level(state))
         .map(str::to_owned);
     for state in verdict.limits() {
         let Some(rule) = verdict.rule(state) else {
             continue;
         };
-        seen.record_remaining(&rule.name, state.status.remaining);
+        observation.record_remaining(&rule.name, state.status.remaining);
         if let Some(level) = verdict.level(state) {
             let name = format!("{}/{level}", rule.name);
-            seen.record_remaining(&name, state.status.remaining);
+            observation.record_remaining(&name, state.status.remaining);
         }
         let would_deny =
             state.enforcement == EnforcementMode::Shadow && !state.outcome.is_admitted();
-        if would_deny && !seen.shadow_denied.iter().any(|name| **name == *rule.name) {
-            seen.shadow_denied.push(rule.name.to_string());
+        if would_deny
+            && !observation
+                .shadow_denied
+                .iter()
+                .any(|name| **name == *rule.name)
+        {
+            observation.shadow_denied.push(rule.name.to_string());
         }
     }
-    seen
+    observation
 }

@@ -1,4 +1,4 @@
-//! A tree of values becomes tests, or a list of everything that is wrong with it.
+//! Reads a test file from its parsed tree, or reports all problems.
 //!
 //! Must not know: engines, output.
 
@@ -12,16 +12,16 @@ use super::model::{PolicyTest, TestFile, TestStep, UpstreamResponse};
 use super::request_template::RequestTemplate;
 use super::start_time::{self, MAX_DURATION};
 
-/// The most requests of one step.
+/// The largest number of requests of one step.
 const MAX_REQUESTS_PER_STEP: u64 = 1_000_000;
 
-/// What holds for a step unless it says otherwise.
+/// The values that a step inherits if it does not set them.
 struct StepDefaults<'a> {
     at: Nanos,
     template: &'a RequestTemplate,
 }
 
-/// Reads a file of tests.
+/// Reads a test file.
 pub(super) fn read_tests(tree: &SourceNode) -> Result<TestFile, Vec<Diagnostic>> {
     let mut reader = TreeReader::new(tree);
     let file = read_file(&mut reader, tree);
@@ -32,7 +32,7 @@ pub(super) fn read_tests(tree: &SourceNode) -> Result<TestFile, Vec<Diagnostic>>
 }
 
 fn read_file(reader: &mut TreeReader, tree: &SourceNode) -> Option<TestFile> {
-    let mut fields = open_fields(reader, tree, "a file of tests")?;
+    let mut fields = open_fields(reader, tree, "a test file")?;
     let policy = fields.require(reader, "policy", "limits.yaml");
     let policy = policy.map_or(&[][..], |node| as_list(node));
     let policy = policy
@@ -47,7 +47,7 @@ fn read_file(reader: &mut TreeReader, tree: &SourceNode) -> Option<TestFile> {
         reader.report(
             tests.location,
             "there are no tests",
-            "add one, or leave the file out",
+            "add a test, or remove the file",
         );
     }
     let mut all: Vec<PolicyTest> = Vec::new();
@@ -122,8 +122,8 @@ fn read_step(
     if let Some(at) = at.filter(|at| at.value < before.at) {
         reader.report(
             at.location,
-            "this step comes before the one above it",
-            "write steps in the order of time",
+            "this step is earlier than the one above it",
+            "order steps by time",
         );
     }
     let finish = fields.take(reader, "finish");
@@ -166,7 +166,7 @@ fn read_step(
     })
 }
 
-/// What is finished must have been held, and is finished once.
+/// Checks that every `finish` names requests that an earlier step holds and that are not finished yet.
 fn check_holds_and_finishes(reader: &mut TreeReader, steps: &[TestStep]) {
     let mut held: Vec<&str> = Vec::new();
     for step in steps {
@@ -175,8 +175,8 @@ fn check_holds_and_finishes(reader: &mut TreeReader, steps: &[TestStep]) {
                 Some(index) => drop(held.swap_remove(index)),
                 None => reader.report(
                     finish.location,
-                    format!("nothing is held as {} here", quote(&finish.value)),
-                    format!("say `hold: {}` in a step above", finish.value),
+                    format!("no requests are held as {} here", quote(&finish.value)),
+                    format!("add `hold: {}` to an earlier step", finish.value),
                 ),
             }
         }
@@ -191,11 +191,11 @@ fn check_holds_and_finishes(reader: &mut TreeReader, steps: &[TestStep]) {
 fn read_start(
     reader: &mut TreeReader,
     fields: &mut FieldReader<'_>,
-    usual: Timestamp,
+    default: Timestamp,
 ) -> Timestamp {
     let given = fields.take(reader, "start");
     let given = given.and_then(|node| reader.parse(node, "start", start_time::parse_start));
-    given.unwrap_or(usual)
+    given.unwrap_or(default)
 }
 
 fn read_response(reader: &mut TreeReader, node: &SourceNode) -> Option<UpstreamResponse> {
@@ -223,7 +223,7 @@ fn read_response(reader: &mut TreeReader, node: &SourceNode) -> Option<UpstreamR
     code.map(|status| UpstreamResponse { status, headers })
 }
 
-/// A text that is not empty.
+/// Reads a text that is not empty.
 pub(super) fn read_name(
     reader: &mut TreeReader,
     node: &SourceNode,
@@ -236,7 +236,7 @@ pub(super) fn read_name(
     with_location(node, name)
 }
 
-/// The fields of a map.
+/// Opens the fields of a map.
 pub(super) fn open_fields<'a>(
     reader: &mut TreeReader,
     node: &'a SourceNode,
@@ -245,12 +245,12 @@ pub(super) fn open_fields<'a>(
     FieldReader::open(reader, node, of, "{ name: value }")
 }
 
-/// A value with the place of its node.
+/// A value with the location of its node.
 pub(super) fn with_location<T>(node: &SourceNode, value: Option<T>) -> Option<Located<T>> {
     value.map(|value| Located::new(value, node.location))
 }
 
-/// A number with its place.
+/// Reads a number with its location.
 pub(super) fn read_number(
     reader: &mut TreeReader,
     node: &SourceNode,
@@ -260,7 +260,7 @@ pub(super) fn read_number(
     with_location(node, reader.number(node, field, 0, most))
 }
 
-/// The values of a list. A single value is a list of one.
+/// The values of a list. A single value is a list with one value.
 pub(super) fn as_list(node: &SourceNode) -> &[SourceNode] {
     match &node.value {
         SourceValue::List(values) => values,
@@ -269,7 +269,7 @@ pub(super) fn as_list(node: &SourceNode) -> &[SourceNode] {
     }
 }
 
-/// How long after the start: a length of time, which may be zero.
+/// Parses the time since the start of a test. It may be zero.
 pub(super) fn parse_offset(text: &str) -> Result<Nanos, GrammarError> {
     let unit = text.trim().trim_start_matches('0');
     let is_zero = unit.len() < text.trim().len() && unit.chars().all(char::is_alphabetic);
@@ -277,7 +277,7 @@ pub(super) fn parse_offset(text: &str) -> Result<Nanos, GrammarError> {
     if is_zero && is_unit {
         return Ok(Nanos::ZERO);
     }
-    // What is admitted again may be off by less than the smallest unit that policies need.
+    // `retry_after` may have a fraction of a microsecond, which policies cannot express. So tests also accept nanoseconds.
     let nanos = text.trim().strip_suffix("ns");
     if let Some(nanos) = nanos.and_then(|digits| digits.trim_end().parse().ok()) {
         return Ok(Nanos::from_nanos(nanos));
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_may_be_zero_and_finer_than_policies_need() {
+    fn offsets_may_be_zero_and_have_nanoseconds() {
         for (text, nanos) in [
             ("0", 0),
             ("0s", 0),
@@ -325,19 +325,19 @@ mod tests {
         }
     }
 
-    /// Every beginning of a file, and every file with a character changed, is read or refused, and refused with a place.
+    /// Truncates and corrupts a file at every third character: it is read, or refused with locations.
     #[test]
-    fn no_damaged_file_panics() {
+    fn no_corrupt_file_panics() {
         let text = include_str!("../../../../policies/stripe.test.yaml");
-        let mut damaged: Vec<String> = Vec::new();
+        let mut corrupt: Vec<String> = Vec::new();
         for (index, old) in text.char_indices().step_by(3) {
-            damaged.push(text[..index].to_owned());
+            corrupt.push(text[..index].to_owned());
             let new = if old == '{' { '[' } else { '{' };
             let rest = &text[index + old.len_utf8()..];
-            damaged.push(format!("{}{new}{rest}", &text[..index]));
+            corrupt.push(format!("{}{new}{rest}", &text[..index]));
         }
         let mut read = 0;
-        for text in &damaged {
+        for text in &corrupt {
             let Ok(tree) = parse(text, SourceFormat::Yaml) else {
                 continue;
             };
@@ -347,6 +347,6 @@ mod tests {
                 assert!(problems.iter().all(|problem| problem.location.line > 0));
             }
         }
-        assert!(read > 100, "only {read} of {} were trees", damaged.len());
+        assert!(read > 100, "only {read} of {} were trees", corrupt.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Results of tests, for people and for programs.
+//! Prints test results as text or JSON.
 //!
 //! Must not know: how tests are run.
 
@@ -10,12 +10,12 @@ use super::compare::ExpectationFailure;
 use super::run::TestResult;
 use crate::json;
 
-/// What came of one file.
+/// The result of one test file.
 #[derive(Debug)]
 pub(super) struct TestFileResult {
     pub(super) file: String,
     pub(super) text: String,
-    /// What came of its tests, or why none ran.
+    /// The results of its tests, or the problems of the file.
     pub(super) result: Result<Vec<TestResult>, Vec<Diagnostics>>,
 }
 
@@ -23,7 +23,7 @@ const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[1;31m";
 const PLAIN: &str = "\x1b[0m";
 
-/// How many passed and failed. A file that is wrong counts as a failure.
+/// How many tests passed and failed. An invalid file counts as one failure.
 pub(super) fn counts(files: &[TestFileResult]) -> (usize, usize) {
     let mut counts = (0, 0);
     for file in files {
@@ -42,7 +42,7 @@ pub(super) fn counts(files: &[TestFileResult]) -> (usize, usize) {
     counts
 }
 
-/// The tests of one file, a line each, failures with their places.
+/// Renders the tests of one file, one line each, with the locations of failures.
 pub(super) fn render(file: &TestFileResult, colour: bool) -> String {
     let paint = |style: &str, text: &str| match colour {
         true => format!("{style}{text}{PLAIN}"),
@@ -73,7 +73,7 @@ pub(super) fn render(file: &TestFileResult, colour: bool) -> String {
     out
 }
 
-/// The last line.
+/// Renders the last line.
 pub(super) fn summary((passed, failed): (usize, usize)) -> String {
     let passed = format_number(passed as u64);
     match failed {
@@ -97,7 +97,7 @@ fn to_diagnostic(failure: &ExpectationFailure) -> Diagnostic {
     }
 }
 
-/// The answer for programs.
+/// The JSON output.
 #[derive(Serialize)]
 pub(super) struct TestReport<'a> {
     ok: bool,
@@ -133,7 +133,7 @@ struct FailureReport<'a> {
     note: Option<&'a str>,
 }
 
-/// The answer about all files.
+/// Builds the JSON output for all files.
 pub(super) fn test_report(files: &[TestFileResult]) -> TestReport<'_> {
     let (passed, failed) = counts(files);
     TestReport {

@@ -1,5 +1,5 @@
-//! Requests as tests write them: a map that later maps override field by field, in which `{n}` is the number of the
-//! request within its step.
+//! Requests in test files: a map that a step overrides field by field. `{n}` stands for the number of the request in its
+//! step.
 //!
 //! Must not know: policies, steps.
 
@@ -11,37 +11,37 @@ use tollgate_policy::source::{Located, SourceNode, SourceValue};
 use super::read::{as_list, open_fields};
 use crate::request_description::{self, RequestDescription};
 
-/// What stands for the number of a request.
+/// The placeholder for the number of a request.
 const NUMBER_PLACEHOLDER: &str = "{n}";
 
-/// What can be said in a test's request.
+/// A field of a request in a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RequestField {
     Ip,
-    /// The path with its query.
+    /// The path and the query.
     Target,
     Other(Attribute),
 }
 
-/// A request that is still to be numbered.
+/// A request whose placeholders are not replaced yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestTemplate {
     fields: Vec<(RequestField, Located<Box<str>>)>,
-    /// Of envoyproxy/ratelimit: each a list of entries.
+    /// For envoyproxy/ratelimit: the entries of each descriptor.
     descriptors: Vec<Vec<(Box<str>, Box<str>)>>,
-    /// Of envoyproxy/ratelimit: how much each descriptor counts.
+    /// For envoyproxy/ratelimit: `hits_addend`.
     pub(super) hits: Option<u32>,
 }
 
-/// One descriptor of a numbered request.
+/// The entries of one descriptor.
 pub(super) type DescriptorEntries = Vec<(String, String)>;
 
 impl RequestTemplate {
-    /// This request, changed by what a map says. A name without a value takes away what was said.
+    /// This template with the fields of a map. A name without a value removes the field.
     pub(super) fn with_overrides(&self, reader: &mut TreeReader, node: &SourceNode) -> Self {
-        let mut asked = self.clone();
+        let mut template = self.clone();
         let Some(mut fields) = open_fields(reader, node, "a request") else {
-            return asked;
+            return template;
         };
         for (name, field) in [
             ("method", RequestField::Other(Attribute::Method)),
@@ -52,7 +52,7 @@ impl RequestTemplate {
             ("domain", RequestField::Other(Attribute::Domain)),
         ] {
             if let Some(value) = fields.find(name) {
-                asked.set(reader, field, value, name);
+                template.set(reader, field, value, name);
             }
         }
         type Family = fn(Box<str>) -> Attribute;
@@ -64,18 +64,18 @@ impl RequestTemplate {
         ];
         for (name, family) in families {
             if let Some(value) = fields.find(name) {
-                asked.set_all(reader, family, value, name);
+                template.set_all(reader, family, value, name);
             }
         }
         if let Some(value) = fields.find("descriptors") {
-            asked.set_descriptors(reader, value);
+            template.set_descriptors(reader, value);
         }
         if let Some(value) = fields.take(reader, "hits") {
             let hits = reader.number(value, "hits", 0, u32::MAX.into());
-            asked.hits = hits.and_then(|hits| u32::try_from(hits).ok());
+            template.hits = hits.and_then(|hits| u32::try_from(hits).ok());
         }
         fields.finish(reader);
-        asked
+        template
     }
 
     fn set(&mut self, reader: &mut TreeReader, field: RequestField, node: &SourceNode, name: &str) {
@@ -86,12 +86,12 @@ impl RequestTemplate {
         let Some(text) = reader.text(node, name) else {
             return;
         };
-        let said = (field, Located::new(text.into(), node.location));
-        // What is wrong whatever the number is, is wrong with one.
-        let mut alone = RequestDescription::default();
-        let result = set_field(&mut alone, &said, 1);
+        let field_text = (field, Located::new(text.into(), node.location));
+        // Validates the field with the number 1, so that errors are reported when the file is read.
+        let mut scratch = RequestDescription::default();
+        let result = set_field(&mut scratch, &field_text, 1);
         if reader.parse(node, name, |_| result).is_some() {
-            self.fields.push(said);
+            self.fields.push(field_text);
         }
     }
 
@@ -132,7 +132,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Descriptors: one as a map, or several as a list of maps.
+    /// Reads descriptors: one as a map, or several as a list of maps.
     fn set_descriptors(&mut self, reader: &mut TreeReader, node: &SourceNode) {
         self.descriptors.clear();
         for one in as_list(node) {
@@ -158,11 +158,11 @@ impl RequestTemplate {
         }
     }
 
-    /// The request of this number.
+    /// The request with this number.
     pub(super) fn instantiate(&self, number: u64) -> Result<RequestDescription, GrammarError> {
         let mut request = RequestDescription::default();
-        for said in &self.fields {
-            set_field(&mut request, said, number)?;
+        for field_text in &self.fields {
+            set_field(&mut request, field_text, number)?;
         }
         for (name, value) in self.descriptors(number).into_iter().flatten() {
             request.add(Attribute::Descriptor(name.into()), &value);
@@ -170,7 +170,7 @@ impl RequestTemplate {
         Ok(request.with_derived_attributes())
     }
 
-    /// The descriptors of the request of this number.
+    /// The descriptors of the request with this number.
     pub(super) fn descriptors(&self, number: u64) -> Vec<DescriptorEntries> {
         let numbered = |(key, value): &(Box<str>, Box<str>)| {
             (key.to_string(), substitute_number(value, number))
@@ -179,15 +179,15 @@ impl RequestTemplate {
         all.map(|one| one.iter().map(numbered).collect()).collect()
     }
 
-    /// The domain of its descriptors.
+    /// The domain of the descriptors.
     pub(super) fn domain(&self) -> Option<&str> {
         let is_domain = |field: &RequestField| *field == RequestField::Other(Attribute::Domain);
-        let said = self.fields.iter().find(|(field, _)| is_domain(field));
-        said.map(|(_, text)| &*text.value)
+        let field_text = self.fields.iter().find(|(field, _)| is_domain(field));
+        field_text.map(|(_, text)| &*text.value)
     }
 }
 
-/// Says one thing of a request.
+/// Sets one field of a request.
 fn set_field(
     request: &mut RequestDescription,
     (field, text): &(RequestField, Located<Box<str>>),

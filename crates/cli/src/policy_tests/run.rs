@@ -1,6 +1,6 @@
-//! Runs tests: each on a policy of its own, step by step.
+//! Runs tests, each with its own engine, step by step.
 //!
-//! Must not know: how files are read, how results are shown.
+//! Must not know: how files are read, how results are printed.
 
 use tollgate_policy::grammar::{nearest_name, quote};
 use tollgate_policy::source::{Diagnostic, Located};
@@ -10,74 +10,75 @@ use super::model::{Expectations, ExpectedShadowDenials, PolicyTest, TestStep};
 use super::target::{TestRequest, TestTarget};
 use super::tested_policy::TestedPolicy;
 
-/// What came of a test.
+/// The result of one test.
 #[derive(Debug)]
 pub(super) struct TestResult {
     pub(super) name: String,
     pub(super) line: u32,
-    /// With the number of its step, counted from one.
+    /// The failures, with the number of their step, counted from one.
     pub(super) failures: Vec<(usize, ExpectationFailure)>,
 }
 
-/// Runs one test. It stops at the first step that fails, because what follows builds on it.
+/// Runs one test. Stops at the first step that fails, because later steps depend on it.
 pub(super) fn run(test: &PolicyTest, policy: &TestedPolicy) -> TestResult {
-    let mut ran = TestResult {
+    let mut result = TestResult {
         name: test.name.value.to_string(),
         line: test.name.location.line,
         failures: Vec::new(),
     };
-    let mut subject = match policy.start(test.start) {
-        Ok(subject) => subject,
+    let mut target = match policy.start(test.start) {
+        Ok(target) => target,
         Err(message) => {
             let failure = step_failure(test.name.location, message);
-            ran.failures.push((1, failure));
-            return ran;
+            result.failures.push((1, failure));
+            return result;
         }
     };
     for (index, step) in test.steps.iter().enumerate() {
         let now = test.start.after(step.at);
-        subject.set_time(now);
-        let failures = run_step(step, &mut *subject);
-        ran.failures
+        target.set_time(now);
+        let failures = run_step(step, &mut *target);
+        result
+            .failures
             .extend(failures.into_iter().map(|failure| (index + 1, failure)));
-        if !ran.failures.is_empty() {
+        if !result.failures.is_empty() {
             break;
         }
     }
-    ran
+    result
 }
 
-/// Takes one step.
-fn run_step(step: &TestStep, subject: &mut dyn TestTarget) -> Vec<ExpectationFailure> {
+/// Runs one step.
+fn run_step(step: &TestStep, target: &mut dyn TestTarget) -> Vec<ExpectationFailure> {
     let stopped = |message| vec![step_failure(step.place, message)];
     if let Some(name) = &step.finish
-        && let Err(message) = subject.finish_held(&name.value, &step.respond)
+        && let Err(message) = target.finish_held(&name.value, &step.respond)
     {
         return stopped(message);
     }
-    let mut sum = StepTotals::default();
+    let mut totals = StepTotals::default();
     for number in 1..=step.send {
-        let sent = TestRequest {
+        let test_request = TestRequest {
             template: &step.template,
             number,
             cost: step.cost,
             reply: &step.respond,
             hold: step.hold.as_ref().map(|name| &*name.value),
         };
-        match subject.send(&sent) {
-            Ok(seen) => sum.add(number, seen),
+        match target.send(&test_request) {
+            Ok(observation) => totals.add(number, observation),
             Err(message) => return stopped(format!("request {number}: {message}")),
         }
     }
-    let mut failures = compare(&step.expect, &sum, || {
-        subject.matching_limits(&step.template, step.send.max(1))
+    let mut failures = compare(&step.expect, &totals, || {
+        target.matching_limits(&step.template, step.send.max(1))
     });
-    let candidates = compare_candidates(&step.expect, |limit| subject.divergence(limit));
+    let candidates = compare_candidates(&step.expect, |limit| target.divergence(limit));
     failures.extend(candidates);
     failures
 }
 
-/// A step that could not be taken.
+/// The failure of a step that could not run.
 fn step_failure(
     place: tollgate_policy::source::SourceLocation,
     message: String,
@@ -85,13 +86,13 @@ fn step_failure(
     ExpectationFailure {
         place,
         what: "step".to_owned(),
-        expected: "that it can be taken".to_owned(),
+        expected: "that it runs".to_owned(),
         found: message,
         note: None,
     }
 }
 
-/// Names in expectations that no limit has: a test that can only fail, or worse, pass.
+/// Reports limit names in expectations that the policy does not have.
 pub(super) fn unknown_names(tests: &[PolicyTest], known: &[String]) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
     let mut check = |name: &Located<Box<str>>| {
@@ -100,7 +101,7 @@ pub(super) fn unknown_names(tests: &[PolicyTest], known: &[String]) -> Vec<Diagn
         }
         let help = match nearest_name(&name.value, known.iter().map(String::as_str)) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("there are {}", known.join(", ")),
+            None => format!("the policy has {}", known.join(", ")),
         };
         let message = format!("the policy has no limit {}", quote(&name.value));
         problems.push(Diagnostic::new(name.location, message, help));

@@ -1,17 +1,17 @@
-//! When a test begins: a date and a time, as in `2026-03-31T23:59:00Z`.
+//! Parses the start time of a test, for example `2026-03-31T23:59:00Z`.
 //!
-//! Must not know: the present.
+//! Must not know: the current time.
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::grammar::{GrammarError, quote};
 
-/// When tests begin that do not say so: a new year, where every minute, hour, day and month begins too.
+/// The default start: the beginning of a year, and so of a minute, hour, day and month.
 pub(super) const DEFAULT_START: Timestamp = Timestamp::from_secs(1_767_225_600);
 
-/// How long after the start of a test its last step may be; longer ones would leave what clocks can say.
+/// The latest time of a step after the start. Later steps could overflow the clock.
 pub(super) const MAX_DURATION: Nanos = Nanos::from_secs(200 * 365 * 86_400);
 
-/// Reads a date, and a time of day in UTC if there is one.
+/// Parses a date with an optional time of day in UTC.
 pub(super) fn parse_start(text: &str) -> Result<Timestamp, GrammarError> {
     let wrong = || {
         GrammarError::with_help(
@@ -43,7 +43,7 @@ fn parse_unix_seconds(text: &str) -> Option<u64> {
     in_range.then_some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// Three numbers of digits alone.
+/// Parses three numbers that consist only of digits.
 fn parse_three_numbers(text: &str, separator: char) -> Option<[u64; 3]> {
     let parsed = |part: &str| {
         let is_short = (1..=4).contains(&part.len());
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_in_time_are_dates_with_or_without_a_time() {
+    fn a_start_is_a_date_with_an_optional_time() {
         for (text, seconds) in [
             ("1970-01-01", 0),
             ("2026-01-01", 1_767_225_600),

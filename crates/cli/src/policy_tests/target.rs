@@ -1,43 +1,44 @@
-//! What tests need of a policy that is put to work: send a request at some instant and see what comes of it.
+//! The engine under test: the interface that steps use to send requests and observe decisions.
 //!
-//! Must not know: files of tests, expectations.
+//! Must not know: test files, expectations.
 
 use tollgate_core::{Nanos, Timestamp};
 
 use super::model::{ExpectedRetry, UpstreamResponse};
 use super::request_template::RequestTemplate;
 
-/// The keys that a test's memory has room for.
+/// The number of keys that the store of a test holds.
 pub(super) const KEYS: usize = 1 << 16;
 
-/// What hashed keys are hashed with: always the same, so that a test that passes passes again.
+/// The fixed secret for hashed keys, so that tests are repeatable.
 pub(super) const SECRET: [u8; 16] = [0; 16];
 
-/// A policy at work, with its own memory and its own time.
+/// An engine with a policy, its own store and its own clock.
 pub(super) trait TestTarget {
-    /// Moves the time.
+    /// Sets the clock.
     fn set_time(&mut self, now: Timestamp);
 
-    /// Decides on a request and answers it if it is admitted, at once or when it is finished.
+    /// Decides on a request. If it is admitted, finishes it at once, or holds it until `finish_held`.
     ///
     /// # Errors
-    /// The request makes no sense, or the memory gave out.
-    fn send(&mut self, sent: &TestRequest<'_>) -> Result<Observation, String>;
+    /// The request is not valid, or the store is full.
+    fn send(&mut self, test_request: &TestRequest<'_>) -> Result<Observation, String>;
 
-    /// Answers all requests that are held under a name.
+    /// Finishes all requests that are held under a name.
     ///
     /// # Errors
-    /// The memory gave out.
+    /// The store is full.
     fn finish_held(&mut self, name: &str, reply: &UpstreamResponse) -> Result<(), String>;
 
-    /// The limits that a request falls under, whatever it is denied by.
+    /// The limits that apply to a request, whether or not one denies it.
     fn matching_limits(&mut self, asked: &RequestTemplate, number: u64) -> Vec<String>;
 
-    /// How often a limit's candidate would have denied what was admitted, and admitted what was denied. None without one.
+    /// How often the candidate of a limit would have denied an admitted request, and admitted a denied one. `None` if the limit
+    /// has no candidate.
     fn divergence(&self, limit: &str) -> Option<(u64, u64)>;
 }
 
-/// One request.
+/// One request of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TestRequest<'a> {
     pub(super) template: &'a RequestTemplate,
@@ -47,7 +48,7 @@ pub(super) struct TestRequest<'a> {
     pub(super) hold: Option<&'a str>,
 }
 
-/// What came of a request.
+/// The observed decision on a request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observation {
     pub(super) admitted: bool,
@@ -60,12 +61,12 @@ pub(super) struct Observation {
     pub(super) message: Option<String>,
     /// By limit, and by `limit/level`.
     pub(super) remaining: Vec<(String, u64)>,
-    /// The limits in shadow that would have refused it, each once.
+    /// The limits in shadow mode that would have denied it, each once.
     pub(super) shadow_denied: Vec<String>,
 }
 
 impl Observation {
-    /// Notes what is left of a limit; of several windows the least.
+    /// Records the remaining units of a limit. With several windows it keeps the smallest number.
     pub(super) fn record_remaining(&mut self, name: &str, left: u64) {
         let before = self.remaining.iter_mut().find(|(other, _)| other == name);
         match before {

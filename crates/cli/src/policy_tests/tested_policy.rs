@@ -1,4 +1,4 @@
-//! The policy that a file of tests is about.
+//! The policy that a test file names.
 //!
 //! Must not know: tests, expectations.
 
@@ -21,22 +21,22 @@ pub(super) enum TestedPolicy {
     Native(Box<Policy>),
     Envoy {
         policy: EnvoyPolicy,
-        /// Its files, because every test has a policy of its own.
+        /// Its files, because every test loads its own copy.
         sources: Vec<SourceFile>,
     },
 }
 
-/// Why there is no policy to test.
+/// Why the policy under test cannot be loaded.
 #[derive(Debug)]
 pub(super) enum TestedPolicyError {
-    /// It is wrong itself.
+    /// The policy is not valid.
     Policy(Vec<Diagnostics>),
-    /// The file of tests names it wrongly.
+    /// The test file names it wrongly.
     Reference(Diagnostic),
 }
 
 impl TestedPolicy {
-    /// Loads what a file of tests names.
+    /// Loads the policy files that a test file names.
     pub(super) fn load(
         file: &Path,
         named: &[Located<Box<str>>],
@@ -48,7 +48,7 @@ impl TestedPolicy {
                 return Err(TestedPolicyError::Reference(Diagnostic::new(
                     name.location,
                     format!("there is no file {}", path.display()),
-                    "paths count from the folder of this file",
+                    "paths are relative to the folder of this file",
                 )));
             }
             let source = input::read(&path, InputOptions::DEFAULT);
@@ -72,7 +72,7 @@ impl TestedPolicy {
         }
     }
 
-    /// Puts it to work, with nothing used yet.
+    /// Starts an engine with an empty store.
     pub(super) fn start(&self, start: Timestamp) -> Result<Box<dyn TestTarget + '_>, String> {
         Ok(match self {
             Self::Native(policy) => Box::new(NativeTarget::new(policy, start)?),
@@ -83,14 +83,14 @@ impl TestedPolicy {
         })
     }
 
-    /// What tests say that means nothing to this kind of policy, and would only look as if it was tested.
+    /// Reports fields of steps that have no effect with this kind of policy.
     pub(super) fn unsupported_fields(&self, tests: &[PolicyTest]) -> Vec<Diagnostic> {
         let mut problems = Vec::new();
         for step in tests.iter().flat_map(|test| &test.steps) {
-            let (said, kind) = match self {
+            let (unsupported, kind) = match self {
                 Self::Native(_) => (
                     vec![("hits", step.template.hits.is_some())],
-                    "a policy that is not of envoyproxy/ratelimit",
+                    "a Tollgate policy",
                 ),
                 Self::Envoy { .. } => (
                     vec![
@@ -101,11 +101,11 @@ impl TestedPolicy {
                     "files of envoyproxy/ratelimit",
                 ),
             };
-            for (field, _) in said.into_iter().filter(|(_, is_said)| *is_said) {
+            for (field, _) in unsupported.into_iter().filter(|(_, is_set)| *is_set) {
                 problems.push(Diagnostic::new(
                     step.place,
-                    format!("`{field}` means nothing to {kind}"),
-                    format!("leave `{field}` out"),
+                    format!("`{field}` has no effect with {kind}"),
+                    format!("remove `{field}`"),
                 ));
             }
         }
@@ -147,8 +147,8 @@ fn load_native(
     if source.kind == FileKind::Tests {
         return Err(TestedPolicyError::Reference(Diagnostic::new(
             named.location,
-            format!("{} is a file of tests, not a policy", source.name),
-            "name the policy that is to be tested",
+            format!("{} is a test file, not a policy", source.name),
+            "name the policy under test",
         )));
     }
     let policy = tollgate_policy::load(&source.text, &source.name, source.format);

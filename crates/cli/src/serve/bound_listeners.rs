@@ -1,6 +1,6 @@
-//! Every place that was named, listened on: all of them, or none if one cannot be.
+//! Binds all listeners, or none if one cannot be bound.
 //!
-//! Must not know: what is spoken there.
+//! Must not know: the protocols of the listeners.
 
 use std::error::Error;
 use std::io;
@@ -13,7 +13,7 @@ use super::settings::{Options, TlsListener};
 use super::startup_message::ListenerAddresses;
 use super::tls::TlsSetup;
 
-/// Listeners, inside TLS where they are to be; those that are off are not there.
+/// The bound listeners, with TLS where it is enabled. A listener that is `off` is `None`.
 #[derive(Debug)]
 pub(super) struct BoundListeners {
     pub(super) api: Option<Listener>,
@@ -23,46 +23,48 @@ pub(super) struct BoundListeners {
 }
 
 impl BoundListeners {
-    /// Listens. The admin listener belongs to the runtime `aside`.
+    /// Binds all listeners. The admin listener belongs to the runtime `admin_runtime`.
     pub(super) async fn bind_all(
         options: &Options,
-        securing: &TlsSetup,
-        aside: &Handle,
+        tls: &TlsSetup,
+        admin_runtime: &Handle,
     ) -> Result<Self, Box<dyn Error>> {
-        let secure = |listener: Option<Listener>, which| {
-            listener.map(|listener| securing.wrap(listener, which))
-        };
+        let wrap =
+            |listener: Option<Listener>, which| listener.map(|listener| tls.wrap(listener, which));
         let api = bind(&options.listen, "--listen").await?;
         let grpc = bind(&options.listen_grpc, "--listen-grpc").await?;
         let resp = bind(&options.listen_resp, "--listen-resp").await?;
-        let place = options.listen_admin.clone();
-        let admin = aside.spawn(async move { bind(&place, "--listen-admin").await });
+        let address = options.listen_admin.clone();
+        let admin = admin_runtime.spawn(async move { bind(&address, "--listen-admin").await });
         Ok(Self {
-            api: secure(api, TlsListener::Api),
-            grpc: secure(grpc, TlsListener::Grpc),
-            resp: secure(resp, TlsListener::Resp),
-            admin: secure(admin.await??, TlsListener::Admin),
+            api: wrap(api, TlsListener::Api),
+            grpc: wrap(grpc, TlsListener::Grpc),
+            resp: wrap(resp, TlsListener::Resp),
+            admin: wrap(admin.await??, TlsListener::Admin),
         })
     }
 
-    /// Where each is reached.
+    /// The address of each listener.
     pub(super) fn addresses(&self) -> io::Result<ListenerAddresses> {
-        let reached = |listener: &Option<Listener>| {
+        let address_of = |listener: &Option<Listener>| {
             let listener = listener.as_ref();
             listener.map(Listener::local_endpoint).transpose()
         };
         Ok(ListenerAddresses {
-            api: reached(&self.api)?,
-            grpc: reached(&self.grpc)?,
-            resp: reached(&self.resp)?,
-            admin: reached(&self.admin)?,
+            api: address_of(&self.api)?,
+            grpc: address_of(&self.grpc)?,
+            resp: address_of(&self.resp)?,
+            admin: address_of(&self.admin)?,
         })
     }
 }
 
-async fn bind(place: &ListenAddress, option: &'static str) -> Result<Option<Listener>, BindError> {
-    Listener::bind(place).await.map_err(|error| BindError {
-        place: place.clone(),
+async fn bind(
+    address: &ListenAddress,
+    option: &'static str,
+) -> Result<Option<Listener>, BindError> {
+    Listener::bind(address).await.map_err(|error| BindError {
+        address: address.clone(),
         option,
         error,
     })

@@ -1,5 +1,5 @@
-//! The end of a server: say that it is not ready, wait for others to notice, stop listening, let connections finish. Whoever
-//! tells it to stop a second time has no patience for that.
+//! Shutdown: wait for the drain delay, stop listening, and let open connections finish. A second stop signal closes open
+//! connections at once.
 //!
 //! Must not know: signals, listeners, protocols.
 
@@ -9,8 +9,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 use tollgate_server::listen::{DrainOutcome, ShutdownTrigger};
 
-/// Sees the listeners end after `delay`, and answers how many connections were cut because they took too long. If `again`
-/// completes before the end, whatever is still open is cut at once.
+/// Stops the listeners after `delay`. Returns how many connections were closed because they did not finish in time. If
+/// `again` completes first, open connections are closed at once.
 pub(super) async fn drain(
     mut listeners: JoinSet<DrainOutcome>,
     stopped: &ShutdownTrigger,
@@ -45,7 +45,7 @@ pub(super) async fn drain(
 }
 
 async fn abort_all(mut listeners: JoinSet<DrainOutcome>) {
-    tracing::warn!("told to stop again: open connections are cut");
+    tracing::warn!("second stop signal; closing open connections");
     listeners.shutdown().await;
 }
 
@@ -60,7 +60,7 @@ mod tests {
     const DELAY: Duration = Duration::from_secs(7);
     const WORK: Duration = Duration::from_secs(3);
 
-    /// A listener whose connections take so long to finish once it is told to stop.
+    /// A listener whose connections take `finishing` to end after the stop.
     async fn listener(stopping: ShutdownSignal, finishing: Duration) -> DrainOutcome {
         stopping.wait().await;
         sleep(finishing).await;
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn listeners_go_on_during_the_delay_and_then_finish_their_work() {
+    async fn listeners_accept_during_the_delay_and_then_finish_their_work() {
         let (stop, stopping) = ShutdownTrigger::new();
         let mut listeners = JoinSet::new();
         listeners.spawn(listener(stopping.clone(), WORK));
@@ -80,21 +80,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn told_again_it_waits_neither_for_the_delay_nor_for_the_work() {
-        for (delay, patience) in [(DELAY, Duration::ZERO), (Duration::ZERO, WORK)] {
+    async fn a_second_signal_ends_the_delay_and_the_work() {
+        for (delay, until_second_signal) in [(DELAY, Duration::ZERO), (Duration::ZERO, WORK)] {
             let (stop, stopping) = ShutdownTrigger::new();
             let mut listeners = JoinSet::new();
             listeners.spawn(listener(stopping, Duration::from_secs(3_600)));
             let signal = Notify::new();
             let begun = Instant::now();
-            let telling = async {
-                sleep(patience).await;
+            let signalling = async {
+                sleep(until_second_signal).await;
                 signal.notify_one();
             };
             let drained = drain(listeners, &stop, delay, async || signal.notified().await);
-            let (drained, ()) = tokio::join!(drained, telling);
+            let (drained, ()) = tokio::join!(drained, signalling);
             assert_eq!(drained.unwrap(), 0);
-            assert!(begun.elapsed() < patience + Duration::from_secs(1));
+            assert!(begun.elapsed() < until_second_signal + Duration::from_secs(1));
         }
     }
 }

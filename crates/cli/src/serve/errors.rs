@@ -1,6 +1,6 @@
-//! Why a server cannot start, in words that say what to change.
+//! Errors at startup, with messages that say what to change.
 //!
-//! Must not know: how it was found out.
+//! Must not know: how the errors were detected.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::io;
 use tollgate_policy::source::Diagnostics;
 use tollgate_server::listen::ListenAddress;
 
-/// A policy that cannot be put in force.
+/// A policy that cannot be loaded.
 #[derive(Debug)]
 pub(super) struct InvalidPolicy(pub(super) Vec<Diagnostics>);
 
@@ -29,10 +29,10 @@ impl fmt::Display for InvalidPolicy {
 
 impl Error for InvalidPolicy {}
 
-/// The address cannot be listened on.
+/// An address that cannot be bound.
 #[derive(Debug)]
 pub(super) struct BindError {
-    pub(super) place: ListenAddress,
+    pub(super) address: ListenAddress,
     pub(super) option: &'static str,
     pub(super) error: io::Error,
 }
@@ -40,16 +40,16 @@ pub(super) struct BindError {
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            place,
+            address,
             option,
             error,
         } = self;
         match error.kind() {
             io::ErrorKind::AddrInUse => write!(
                 f,
-                "cannot listen on {place}: another program does; choose another place with {option}"
+                "cannot listen on {address}: another program uses it; choose another address with {option}"
             ),
-            _ => write!(f, "cannot listen on {place}: {error}"),
+            _ => write!(f, "cannot listen on {address}: {error}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The store that several nodes share: reached if it was named, looked after, and the place where nodes see each other.
+//! The connection to the shared store, and the tasks of a fleet node: maintenance and membership.
 //!
 //! Must not know: which store it is, what is shared.
 
@@ -22,28 +22,28 @@ use tollgate_store::{Clock as _, SystemClock};
 
 use super::settings::Options;
 
-/// How long saying goodbye may take: other nodes find out anyway.
+/// The timeout of leaving the fleet. Other nodes detect a missing node anyway.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// This process as one of a fleet.
+/// This process as a node of a fleet.
 #[derive(Debug)]
 pub(super) struct FleetHandle {
     pub(super) shared: FleetConnection,
     pub(super) membership: Arc<Membership>,
 }
 
-/// The tasks that a fleet takes.
+/// The background tasks of a fleet node.
 #[derive(Debug)]
 pub(super) struct FleetTasks {
     fleet: Arc<Fleet>,
     app: Arc<HttpApi<SystemClock>>,
-    /// Never end by themselves.
+    /// Tasks that run until they are aborted.
     maintenance: JoinSet<()>,
     membership: JoinSet<()>,
     stop: ShutdownTrigger,
 }
 
-/// Connects to the shared store, if one was named. It need not be there yet.
+/// Connects to the shared store, if `--redis` is set. The store need not be reachable yet.
 pub(super) fn connect(
     options: &Options,
     secret: Option<Secret>,
@@ -54,8 +54,8 @@ pub(super) fn connect(
     }
     let Some(secret) = secret else {
         return Err(
-            "--redis is set and there is no fleet secret: each process would draw its own and count by \
-             itself, N times the limit; set --fleet-secret-file or TOLLGATE_FLEET_SECRET, the same on all nodes"
+            "--redis requires a fleet secret, because with random secrets each process would count by itself: \
+             set --fleet-secret-file or TOLLGATE_FLEET_SECRET to the same value on all nodes"
                 .into(),
         );
     };
@@ -71,53 +71,51 @@ pub(super) fn connect(
     match settings.nodes {
         Some(nodes) => shared.fleet().set_nodes(nodes.get()),
         None => tracing::warn!(
-            "--fleet-nodes is not set: while the shared store is away and no node has been seen, each admits half of \
-             every limit"
+            "--fleet-nodes is not set; without the shared store each node admits half of every limit until it has seen \
+             other nodes"
         ),
     }
     if !shared.store().is_connected() {
-        tracing::warn!("the shared store cannot be reached; starting without it");
+        tracing::warn!("shared store is unreachable; starting without it");
     }
     let membership = Membership::new(secret, settings);
     Ok(Some(FleetHandle { shared, membership }))
 }
 
 impl FleetHandle {
-    /// Begins to take part in the fleet, and waits until what operators have said elsewhere is known here, or the store did
-    /// not say.
+    /// Joins the fleet. Waits until the operator changes of other nodes are loaded, or until the store has failed to answer.
     pub(super) async fn join(&self, app: &Arc<HttpApi<SystemClock>>) -> FleetTasks {
         let engine = Arc::clone(app.engine());
-        let mut tending = JoinSet::new();
-        let tends = Arc::new(StoreMonitor::new(&self.shared));
-        tending.spawn(tends.run(move || engine.store().now()));
-        let maintenance = FleetMaintenance::new(Arc::clone(app.service()));
-        tending.spawn(Arc::new(maintenance).run());
+        let mut maintenance = JoinSet::new();
+        let monitor = Arc::new(StoreMonitor::new(&self.shared));
+        maintenance.spawn(monitor.run(move || engine.store().now()));
+        let leases = FleetMaintenance::new(Arc::clone(app.service()));
+        maintenance.spawn(Arc::new(leases).run());
         let register = RedisRegister::new(self.shared.store(), self.membership.fleet());
         let register: Arc<dyn Register> = Arc::new(register);
         let node: Arc<dyn LocalNode> = Arc::<EnvoyService<SystemClock>>::clone(app.envoy());
-        let (over, until_over): (ShutdownTrigger, ShutdownSignal) = ShutdownTrigger::new();
-        let mut member = JoinSet::new();
-        member.spawn(Arc::clone(&self.membership).run(register, node, until_over.wait()));
+        let (stop, stop_signal): (ShutdownTrigger, ShutdownSignal) = ShutdownTrigger::new();
+        let mut membership = JoinSet::new();
+        membership.spawn(Arc::clone(&self.membership).run(register, node, stop_signal.wait()));
         self.membership.wait_until_synced().await;
         FleetTasks {
             fleet: Arc::clone(self.shared.fleet()),
             app: Arc::clone(app),
-            maintenance: tending,
-            membership: member,
-            stop: over,
+            maintenance,
+            membership,
+            stop,
         }
     }
 }
 
 impl FleetTasks {
-    /// Leaves the fleet, so that others need not find out by themselves: what was borrowed goes back, what was counted is
-    /// told. After the last request.
+    /// Leaves the fleet after the last request: returns leases, reports counts, and removes this node from the member list.
     pub(super) async fn leave(mut self) {
         self.maintenance.shutdown().await;
         let now = || self.app.engine().store().now();
-        let _back = timeout(LEAVE_TIMEOUT, self.fleet.leave(now)).await.is_ok();
+        let _left = timeout(LEAVE_TIMEOUT, self.fleet.leave(now)).await.is_ok();
         self.stop.trigger();
-        let _said = timeout(LEAVE_TIMEOUT, self.membership.join_next())
+        let _ended = timeout(LEAVE_TIMEOUT, self.membership.join_next())
             .await
             .is_ok();
     }

@@ -1,7 +1,6 @@
-//! The log: how it is written, and how much of it.
+//! The log: its format and its level.
 //!
-//! Only what this program says is of interest below a warning: libraries may log what clients send, and that is never
-//! written. Must not know: what is logged.
+//! Below `warn` only our own crates are logged, because libraries may log data of clients. Must not know: what is logged.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
@@ -19,13 +18,13 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use super::log_writer::{FlushGuard, LogWriter};
 use crate::output::log_output;
 
-/// All of our crates begin with this.
+/// The prefix of the names of our crates.
 const OURS: &str = "tollgate";
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Logs")]
 pub(crate) struct LogSettings {
-    /// How the log is written: text for people, json for programs
+    /// Format of the log
     #[arg(
         long,
         value_enum,
@@ -34,7 +33,7 @@ pub(crate) struct LogSettings {
         env = "TOLLGATE_LOG_FORMAT"
     )]
     log_format: LogFormat,
-    /// What is logged: off, error, warn, info, debug or trace, each with what comes before it
+    /// Lowest level that is logged: off, error, warn, info, debug or trace
     #[arg(
         long,
         value_name = "LEVEL",
@@ -43,7 +42,7 @@ pub(crate) struct LogSettings {
         env = "TOLLGATE_LOG"
     )]
     log_level: LevelFilter,
-    /// Which denials are logged, with keys as digests: off, sampled (one a second) or all (up to a thousand a second)
+    /// Which denials are logged: off, sampled (one per second) or all (up to 1,000 per second). Keys are logged as digests
     #[arg(
         long,
         value_name = "WHICH",
@@ -72,8 +71,8 @@ fn level(text: &str) -> Result<LevelFilter, String> {
     }
 }
 
-/// Logs from now on what happens, to stderr; stdout is for what was asked for. Neither a line nor a panic's message waits
-/// for a reader. Returns the count of dropped lines, and the guard that writes the last lines.
+/// Starts the log. It goes to stderr, and neither a line nor a panic message waits for a reader. Returns the count of
+/// dropped lines, and the guard that writes the last lines.
 ///
 /// # Errors
 /// The thread that writes cannot be started.
@@ -84,17 +83,17 @@ pub(super) fn start(settings: &LogSettings) -> io::Result<(Arc<AtomicU64>, Flush
         .with_default(level.min(LevelFilter::WARN));
     let (writer, guard) = LogWriter::start(log_output())?;
     let dropped = Arc::clone(writer.dropped_lines());
-    let lines = tracing_subscriber::fmt::layer()
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         // By itself it would write what goes wrong in it straight to stderr.
         .log_internal_errors(false)
         .with_target(false);
-    let lines = match settings.log_format {
-        LogFormat::Text => lines.boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    let layer = match settings.log_format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry()
-        .with(lines.with_filter(filter))
+        .with(layer.with_filter(filter))
         .init();
     panic::set_hook(Box::new(log_panic));
     Ok((dropped, guard))
@@ -104,14 +103,14 @@ pub(super) fn start(settings: &LogSettings) -> io::Result<(Arc<AtomicU64>, Flush
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let thread = thread::current();
     let thread = thread.name().unwrap_or("unnamed");
-    let message = panic.payload_as_str().unwrap_or("no message");
+    let cause = panic.payload_as_str().unwrap_or("no message");
     let location = panic.location().map(ToString::to_string);
     let location = location.as_deref().unwrap_or("unknown");
     let backtrace = Backtrace::capture();
     match backtrace.status() {
         BacktraceStatus::Captured => {
-            tracing::error!(thread, location, message, %backtrace, "panicked");
+            tracing::error!(thread, location, cause, %backtrace, "panicked");
         }
-        _ => tracing::error!(thread, location, message, "panicked"),
+        _ => tracing::error!(thread, location, cause, "panicked"),
     }
 }

@@ -1,4 +1,4 @@
-//! `tollgate serve`: a policy, listeners and the signals to reload and to stop, put together.
+//! `tollgate serve`: wires the policy, the listeners, and the signals for reload and shutdown.
 //!
 //! Must not know: HTTP, gRPC, the protocol of Redis, what policies say.
 
@@ -40,26 +40,27 @@ use signals::{StopSignals, reload_signal};
 use startup_message::{log_shutdown_totals, print_startup_message};
 use tls::TlsSetup;
 
-/// Connections of operators and of whoever reads metrics.
+/// Open connections of the admin listener.
 const MAX_ADMIN_CONNECTIONS: usize = 64;
 
-/// Serves until the process is told to stop.
+/// Serves until the process gets a stop signal.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     // Dropped last: what happens until the end is written.
     let (dropped_lines, _flush) = logs::start(&options.logs)?;
-    let (left, leaving) = ShutdownTrigger::new();
-    let (runtime, aside) = runtimes(options)?;
+    settings::warn_about_former_variables();
+    let (draining, drain_signal) = ShutdownTrigger::new();
+    let (runtime, admin_runtime) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
-    let joined = fleet::connect(options, secret, &runtime)?;
-    let app = Arc::new(build_api(options, secret)?.with_drain_signal(leaving.clone()));
+    let fleet = fleet::connect(options, secret, &runtime)?;
+    let app = Arc::new(build_api(options, secret)?.with_drain_signal(drain_signal.clone()));
     app.metrics().expose_dropped_log_lines(dropped_lines);
-    let securing = TlsSetup::open(&options.tls)?;
-    // Until the end of this function the file is looked at whenever it changes.
+    let tls = TlsSetup::open(&options.tls)?;
+    // Watches the policy file until this function returns.
     let _watch = app.envoy().reloader().map(watch_policy).transpose()?;
     let mut resp = RespServer::new(MemoryStore::for_keys(options.capacity.keys)?)?;
-    if let Some(joined) = &joined {
-        app.join(joined.shared.fleet());
-        resp = resp.with_fleet(Arc::clone(joined.shared.fleet()));
+    if let Some(fleet) = &fleet {
+        app.join(fleet.shared.fleet());
+        resp = resp.with_fleet(Arc::clone(fleet.shared.fleet()));
     }
     if let Some(password) = options.secrets.resp_password()? {
         resp = resp.with_password(&password);
@@ -75,78 +76,74 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         &options.listen_admin,
         options.tokens.read()?,
     )?;
-    if let Some(joined) = &joined {
-        admin = admin.with_fleet(Arc::clone(&joined.membership));
+    if let Some(fleet) = &fleet {
+        admin = admin.with_fleet(Arc::clone(&fleet.membership));
     }
-    let grpc = GrpcServer::new(Arc::clone(app.envoy())).with_drain_signal(leaving.clone());
+    let grpc = GrpcServer::new(Arc::clone(app.envoy())).with_drain_signal(drain_signal.clone());
     let grpc = Arc::new(grpc);
     let admin = admin
         .with_resp(Arc::clone(&resp))
         .with_listener("grpc", Arc::clone(grpc.counters()))
-        .with_tls(securing.tls().cloned())
-        .with_drain_signal(leaving);
-    let served = Transports {
+        .with_tls(tls.tls().cloned())
+        .with_drain_signal(drain_signal);
+    let transports = Transports {
         app,
         grpc,
         resp,
         admin: Arc::new(admin),
-        fleet: joined,
+        fleet,
     };
-    let serving = run(options, &securing, served, aside.handle(), &left);
+    let serving = run(options, &tls, transports, admin_runtime.handle(), &draining);
     runtime.block_on(serving)
 }
 
-/// The threads that answer, and one for operators: they are answered when all others are busy, and what takes a while, such
-/// as reading a large policy, holds up no decision.
+/// The runtime of the listeners, and one with a single thread for the admin listener. The admin listener answers when all
+/// other threads are busy, and slow admin work, such as reading a large policy, delays no decision.
 fn runtimes(options: &Options) -> io::Result<(Runtime, Runtime)> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = options.capacity.worker_threads {
         runtime.worker_threads(threads);
     }
     let runtime = runtime.enable_all().build()?;
-    let aside = tokio::runtime::Builder::new_multi_thread()
+    let admin_runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("admin")
         .enable_all()
         .build()?;
-    Ok((runtime, aside))
+    Ok((runtime, admin_runtime))
 }
 
-/// Everything that is served.
+/// The servers of all transports.
 struct Transports {
     app: Arc<HttpApi<SystemClock>>,
     grpc: Arc<GrpcServer<SystemClock>>,
     resp: Arc<RespServer<SystemClock>>,
     admin: Arc<AdminApi<SystemClock>>,
-    /// The fleet that it is one of, if it is.
+    /// The fleet, if `--redis` is set.
     fleet: Option<fleet::FleetHandle>,
 }
 
-/// Listens everywhere, or nowhere if one place cannot be listened on; then serves.
+/// Binds all listeners, or none if one cannot be bound; then serves.
 async fn run(
     options: &Options,
-    securing: &TlsSetup,
-    served: Transports,
-    aside: &Handle,
-    left: &ShutdownTrigger,
+    tls: &TlsSetup,
+    transports: Transports,
+    admin_runtime: &Handle,
+    draining: &ShutdownTrigger,
 ) -> Result<(), Box<dyn Error>> {
-    let (app, grpc, resp) = (served.app, served.grpc, served.resp);
-    // Before anything is announced: whoever reads it may send a signal at once.
+    let (app, grpc, resp) = (transports.app, transports.grpc, transports.resp);
+    // Before the startup message: a reader of the message may send a signal at once.
     let mut stop = StopSignals::listen()?;
     let manager = ServiceManager::from_environment();
-    let reload = reload_signal(
-        app.envoy().reloader(),
-        securing.tls().cloned(),
-        manager.clone(),
-    )?;
-    let bound = BoundListeners::bind_all(options, securing, aside).await?;
-    let places = bound.addresses()?;
+    let reload = reload_signal(app.envoy().reloader(), tls.tls().cloned(), manager.clone())?;
+    let bound = BoundListeners::bind_all(options, tls, admin_runtime).await?;
+    let addresses = bound.addresses()?;
     let mut bounds = ListenerLimits::default();
     bounds.max_connections = options.capacity.max_connections;
     bounds.drain_timeout = options.drain.drain_timeout;
-    // Before anybody is served: whom an operator has blocked elsewhere is not let through here.
-    let together = match &served.fleet {
-        Some(joined) => Some(joined.join(&app).await),
+    // Before the first request: blocks and overrides set on other nodes must hold here too.
+    let fleet_tasks = match &transports.fleet {
+        Some(fleet) => Some(fleet.join(&app).await),
         None => None,
     };
     let (stopped, stopping) = ShutdownTrigger::new();
@@ -166,41 +163,45 @@ async fn run(
         limits.listener = bounds;
         listeners.spawn(Arc::clone(&resp).run(listener, limits, stopping.wait()));
     }
-    let (over, until_over) = ShutdownTrigger::new();
+    let (admin_stop, admin_stop_signal) = ShutdownTrigger::new();
     let operators = bound.admin.map(|listener| {
         let mut limits = HttpLimits::default();
         limits.listener.max_connections = MAX_ADMIN_CONNECTIONS;
-        aside.spawn(served.admin.run(listener, limits, until_over.wait()))
+        admin_runtime.spawn(
+            transports
+                .admin
+                .run(listener, limits, admin_stop_signal.wait()),
+        )
     });
     open_file_limit::raise_to_hard_limit(expected_connections(options));
     let mut measuring = JoinSet::new();
     measuring.spawn(Arc::clone(app.saturation()).measure_runtime_delay());
     measuring.spawn(Arc::<RateLimitService<_>>::clone(app.service()).run_watchdog());
-    print_startup_message(&app, &places);
+    print_startup_message(&app, &addresses);
     manager.notify(READY);
     tokio::select! {
         () = stop.next() => {}
         () = reload => {}
     }
-    left.trigger();
+    draining.trigger();
     manager.notify(STOPPING);
-    tracing::info!("stopping: open connections may finish");
+    tracing::info!("stopping; waiting for open connections");
     let again = async || stop.next().await;
     let mut cut = drain(listeners, &stopped, options.drain.drain_delay, again).await?;
-    // Last, so that it can be asked until then whether the server is ready, and says no.
-    over.trigger();
+    // The admin listener stops last, so that /readyz answers 503 until then.
+    admin_stop.trigger();
     if let Some(ended) = operators {
         cut = cut.saturating_add(ended.await?.aborted);
     }
-    if let Some(together) = together {
-        together.leave().await;
+    if let Some(fleet_tasks) = fleet_tasks {
+        fleet_tasks.leave().await;
     }
     let counters = [app.counters(), grpc.counters(), resp.counters()];
     log_shutdown_totals(&app, &resp, counters, cut);
     Ok(())
 }
 
-/// An app with the policy in the file, or with the one that is built in.
+/// The HTTP API with the policy of `--config`, or with the demonstration policy.
 fn build_api(
     options: &Options,
     secret: Option<Secret>,
@@ -218,7 +219,7 @@ fn build_api(
         }
     })?;
     let app = app
-        .with_dialects(options.words)
+        .with_dialects(options.headers)
         .with_max_waiting(options.capacity.max_waiting)
         .with_retry_jitter(options.retry_jitter.unwrap_or_default())
         .with_denial_log(options.logs.log_denials);
@@ -228,14 +229,14 @@ fn build_api(
     })
 }
 
-/// Connections that one full listener and the operators have. That several are full at once is not provided for: whoever
-/// would be one too many then waits, as the accept loop does.
+/// The open connections of one full listener and of the admin listener. If several listeners are full at once, the process
+/// may run out of files; then the accept loop waits.
 fn expected_connections(options: &Options) -> u64 {
     let most = options.capacity.max_connections;
     most.saturating_add(MAX_ADMIN_CONNECTIONS) as u64
 }
 
 fn watch_policy(reload: Arc<dyn ReloadHandle>) -> io::Result<FileWatcher> {
-    // What came of it is in the log.
-    FileWatcher::start(reload, WatchTiming::default(), |_looked| {})
+    // The reloader logs the result.
+    FileWatcher::start(reload, WatchTiming::default(), |_result| {})
 }

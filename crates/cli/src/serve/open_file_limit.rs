@@ -1,11 +1,11 @@
-//! How many files the process may have open: every connection is one, and the usual allowance is far below what a server needs.
+//! Raises the limit of open files (RLIMIT_NOFILE): each connection needs one, and the usual soft limit is too low.
 //!
-//! Must not know: what files are for.
+//! Must not know: what the files are.
 
-/// Beside connections: listeners, files that are read, the log, watches, the runtime's own.
+/// Files besides connections: listeners, policy and TLS files, the log, watches, the runtime.
 const RESERVED_FILES: u64 = 64;
 
-/// Takes all that the operating system allows, and says so in the log if that is not enough for `connections`.
+/// Raises the soft limit to the hard limit. Logs a warning if that is too low for `connections`.
 #[cfg(unix)]
 pub(super) fn raise_to_hard_limit(connections: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -18,7 +18,7 @@ pub(super) fn raise_to_hard_limit(connections: u64) {
     let allowed = match setrlimit(Resource::Nofile, all) {
         Ok(()) => maximum,
         Err(error) => {
-            tracing::debug!(%error, "the allowance of open files stays as it is");
+            tracing::debug!(%error, "limit of open files was not raised");
             current
         }
     };
@@ -27,15 +27,15 @@ pub(super) fn raise_to_hard_limit(connections: u64) {
         tracing::warn!(
             allowed,
             needed,
-            "fewer files may be open than --max-connections needs; raise the hard limit (LimitNOFILE, ulimit -Hn)"
+            "limit of open files is too low for --max-connections; raise the hard limit (LimitNOFILE, ulimit -Hn)"
         );
     }
 }
 
 #[cfg(not(unix))]
-pub(super) fn allow(_connections: u64) {}
+pub(super) fn raise_to_hard_limit(_connections: u64) {}
 
-/// The allowance, if it is not enough. `None` is no limit.
+/// The limit, if it is too low. `None` means unlimited.
 fn too_few(allowed: Option<u64>, connections: u64) -> Option<u64> {
     allowed.filter(|allowed| *allowed < connections.saturating_add(RESERVED_FILES))
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_and_a_few_more_have_to_fit() {
+    fn the_limit_must_fit_connections_and_reserved_files() {
         assert_eq!(too_few(None, u64::MAX), None);
         assert_eq!(too_few(Some(1_064), 1_000), None);
         assert_eq!(too_few(Some(1_063), 1_000), Some(1_063));

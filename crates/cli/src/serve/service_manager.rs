@@ -1,15 +1,15 @@
-//! What a service manager is told: ready, reading files again, stopping. systemd listens on the socket that it names in
-//! `NOTIFY_SOCKET`; where nobody does, nothing is said.
+//! Notifies the service manager: ready, reloading, stopping. systemd passes its socket in `NOTIFY_SOCKET`; without the
+//! variable nothing is sent.
 //!
-//! Must not know: why anything happens.
+//! Must not know: why the state changes.
 
 #[cfg(unix)]
 pub(super) use unix::ServiceManager;
 
-/// Where there are no such sockets there is nobody to tell.
+/// Platforms without Unix sockets have no service manager.
 #[cfg(not(unix))]
 #[derive(Clone, Debug, Default)]
-pub(super) struct Manager;
+pub(super) struct ServiceManager;
 
 #[cfg(not(unix))]
 impl ServiceManager {
@@ -17,14 +17,14 @@ impl ServiceManager {
         Self
     }
 
-    pub(super) fn say(&self, _word: &str) {}
+    pub(super) fn notify(&self, _state: &str) {}
 }
 
-/// The server does what it is for.
+/// The server accepts requests.
 pub(super) const READY: &str = "READY=1";
-/// It reads its files again; ready again afterwards.
+/// The server reloads its files. `READY` follows.
 pub(super) const RELOADING: &str = "RELOADING=1";
-/// It is about to end.
+/// The server is shutting down.
 pub(super) const STOPPING: &str = "STOPPING=1";
 
 #[cfg(unix)]
@@ -35,12 +35,12 @@ mod unix {
     use std::os::unix::net::{SocketAddr, UnixDatagram};
     use std::sync::Arc;
 
-    /// Whoever is told.
+    /// The socket of the service manager, if there is one.
     #[derive(Clone, Debug, Default)]
     pub(crate) struct ServiceManager(Option<Arc<(UnixDatagram, SocketAddr)>>);
 
     impl ServiceManager {
-        /// The one that the environment names, if any.
+        /// The service manager that `NOTIFY_SOCKET` names, if any.
         pub(crate) fn from_environment() -> Self {
             Self::from_socket_name(std::env::var_os("NOTIFY_SOCKET").as_deref())
         }
@@ -52,19 +52,19 @@ mod unix {
             match open_socket(name) {
                 Ok(reached) => Self(Some(Arc::new(reached))),
                 Err(error) => {
-                    tracing::warn!(%error, ?name, "the service manager cannot be told anything");
+                    tracing::warn!(%error, ?name, "socket of the service manager is not usable");
                     Self(None)
                 }
             }
         }
 
-        /// Tells it. It is never waited for.
-        pub(crate) fn notify(&self, word: &str) {
+        /// Sends a state. Never blocks.
+        pub(crate) fn notify(&self, state: &str) {
             let Some((socket, address)) = self.0.as_deref() else {
                 return;
             };
-            if let Err(error) = socket.send_to_addr(word.as_bytes(), address) {
-                tracing::warn!(%error, word, "the service manager was not told");
+            if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
+                tracing::warn!(%error, state, "service manager was not notified");
             }
         }
     }
@@ -96,7 +96,7 @@ mod unix {
         use super::*;
 
         #[test]
-        fn nobody_is_told_where_nobody_listens() {
+        fn without_a_usable_socket_nothing_is_sent() {
             assert!(ServiceManager::from_socket_name(None).0.is_none());
             assert!(
                 ServiceManager::from_socket_name(Some(OsStr::new("")))
@@ -109,23 +109,23 @@ mod unix {
                     .0
                     .is_none()
             );
-            // It went away: the server goes on.
+            // The socket is gone: `notify` logs a warning and returns.
             ServiceManager::from_socket_name(Some(OsStr::new("/nowhere/at/all"))).notify("READY=1");
         }
 
         #[cfg(target_os = "linux")]
         #[test]
-        fn a_name_without_a_file_is_understood() {
+        fn an_abstract_socket_name_is_supported() {
             use std::os::linux::net::SocketAddrExt as _;
 
             let name = format!("tollgate-manager-{}", std::process::id());
             let address = SocketAddr::from_abstract_name(&name).unwrap();
-            let hears = UnixDatagram::bind_addr(&address).unwrap();
+            let receiver = UnixDatagram::bind_addr(&address).unwrap();
             ServiceManager::from_socket_name(Some(OsStr::new(&format!("@{name}"))))
                 .notify("READY=1");
-            let mut heard = [0; 64];
-            let len = hears.recv(&mut heard).unwrap();
-            assert_eq!(&heard[..len], b"READY=1");
+            let mut received = [0; 64];
+            let len = receiver.recv(&mut received).unwrap();
+            assert_eq!(&received[..len], b"READY=1");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Everything that can be set about a server: flags, and environment variables of the same meaning.
+//! The settings of `tollgate serve`: each is a flag and an environment variable.
 //!
-//! Must not know: what is done with it.
+//! Must not know: what the settings do.
 
 mod capacity;
 mod fleet;
@@ -25,7 +25,9 @@ use tollgate_service::MAX_RETRY_JITTER;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Listeners")]
 pub(crate) struct Options {
-    /// The policy file: YAML, TOML or JSON by its ending, or a file or directory of files of envoyproxy/ratelimit; without one a demonstration policy. Changes are put in force at once if they are right; SIGHUP reads it again
+    /// Policy file: YAML, TOML or JSON, chosen by the file extension; or a file or directory in the format of envoyproxy/ratelimit.
+    /// Default: a demonstration policy. Tollgate reloads the file when it changes and on SIGHUP, and keeps the old policy if the new one
+    /// is invalid
     #[arg(
         long,
         help_heading = "Policy",
@@ -33,34 +35,34 @@ pub(crate) struct Options {
         env = "TOLLGATE_CONFIG"
     )]
     pub(super) config: Option<PathBuf>,
-    /// Where to listen for HTTP: an address and port (port 0 takes a free one), `unix:` and a path, or `off`
+    /// Address of the HTTP listener: IP and port (port 0 chooses a free port), `unix:` and a path, or `off`
     #[arg(
         long,
-        value_name = "PLACE",
+        value_name = "ADDRESS",
         default_value = "127.0.0.1:8080",
         env = "TOLLGATE_LISTEN"
     )]
     pub(super) listen: ListenAddress,
-    /// Where to listen for gRPC: Envoy's rate limit service
+    /// Address of the gRPC listener, for Envoy's rate limit service
     #[arg(
         long,
-        value_name = "PLACE",
+        value_name = "ADDRESS",
         default_value = "127.0.0.1:8081",
         env = "TOLLGATE_LISTEN_GRPC"
     )]
     pub(super) listen_grpc: ListenAddress,
-    /// Where to listen for Redis clients
+    /// Address of the listener for Redis clients
     #[arg(
         long,
-        value_name = "PLACE",
+        value_name = "ADDRESS",
         default_value = "127.0.0.1:6380",
         env = "TOLLGATE_LISTEN_RESP"
     )]
     pub(super) listen_resp: ListenAddress,
-    /// Where to listen for operators and Prometheus; a place that other machines can reach takes tokens
+    /// Address of the admin listener: metrics, health and operator commands. An address that other machines can reach requires tokens
     #[arg(
         long,
-        value_name = "PLACE",
+        value_name = "ADDRESS",
         default_value = "127.0.0.1:8088",
         env = "TOLLGATE_LISTEN_ADMIN"
     )]
@@ -69,27 +71,30 @@ pub(crate) struct Options {
     pub(super) tokens: TokenFiles,
     #[command(flatten)]
     pub(super) logs: LogSettings,
-    /// Networks of gateways whose word about clients is taken, separated by commas; without it only this machine
+    /// Networks of proxies whose X-Forwarded-For and Forwarded fields are trusted, separated by commas. Default: only loopback
     #[arg(
         long,
-        help_heading = "Answers",
+        help_heading = "Responses",
         value_name = "NETWORKS",
         env = "TOLLGATE_TRUSTED_PROXIES"
     )]
     pub(super) trusted_proxies: Option<TrustedProxies>,
-    /// The dialects in which clients are told about their limits, separated by commas: draft-11, next, draft-07, draft-06, draft-03, envoy, x-ratelimit, x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github; or none
+    /// Rate limit header fields in responses, as a comma-separated list of dialects: draft-11, next, draft-07, draft-06, draft-03, envoy,
+    /// x-ratelimit, x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github; or none
     #[arg(
         long,
-        help_heading = "Answers",
+        alias = "words",
+        help_heading = "Responses",
         value_name = "DIALECTS",
         default_value_t = Dialects::default(),
-        env = "TOLLGATE_WORDS"
+        env = headers_variable()
     )]
-    pub(super) words: Dialects,
-    /// The most that those who are denied are told to wait longer than needed, each another time, so that they do not come back together: 5s, at most 1h; without it nobody waits longer
+    pub(super) headers: Dialects,
+    /// Adds a random delay of at most this much to `Retry-After`, so that denied clients do not retry together. For example 5s; at most
+    /// 1h. Default: no delay
     #[arg(
         long,
-        help_heading = "Answers",
+        help_heading = "Responses",
         value_name = "DURATION",
         value_parser = parse_jitter,
         env = "TOLLGATE_RETRY_JITTER"
@@ -105,6 +110,30 @@ pub(crate) struct Options {
     pub(super) secrets: SecretFiles,
     #[command(flatten)]
     pub(super) drain: DrainOptions,
+}
+
+/// The variable of `--headers`.
+const HEADERS: &str = "TOLLGATE_HEADERS";
+/// Its former name. The next release does not read it.
+const FORMER_HEADERS: &str = "TOLLGATE_WORDS";
+
+/// The variable to read `--headers` from: the former one only if the new one is not set.
+fn headers_variable() -> &'static str {
+    match (std::env::var_os(HEADERS), std::env::var_os(FORMER_HEADERS)) {
+        (None, Some(_)) => FORMER_HEADERS,
+        _ => HEADERS,
+    }
+}
+
+/// Warns about variables that were renamed.
+pub(super) fn warn_about_former_variables() {
+    if headers_variable() == FORMER_HEADERS {
+        tracing::warn!(
+            former = FORMER_HEADERS,
+            new = HEADERS,
+            "variable was renamed; the next release ignores the former name"
+        );
+    }
 }
 
 fn parse_at_least_one(text: &str) -> Result<usize, String> {

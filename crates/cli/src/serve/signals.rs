@@ -1,6 +1,6 @@
-//! What the operating system tells a server: to stop, or to read its files again.
+//! Signals: SIGINT and SIGTERM stop the server, SIGHUP reloads its files.
 //!
-//! Must not know: what either means for connections.
+//! Must not know: what a stop means for connections.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tollgate_store::{Clock as _, SystemClock};
 
 use super::service_manager::{READY, RELOADING, ServiceManager};
 
-/// Hears when the process is told to stop: Ctrl-C, or the signal that service managers send.
+/// The stop signals: SIGINT (Ctrl-C) and SIGTERM.
 #[cfg(unix)]
 pub(super) struct StopSignals {
     interrupt: tokio::signal::unix::Signal,
@@ -20,7 +20,7 @@ pub(super) struct StopSignals {
 
 #[cfg(unix)]
 impl StopSignals {
-    /// Listens from now on.
+    /// Starts to listen for the signals.
     pub(super) fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
 
@@ -30,7 +30,7 @@ impl StopSignals {
         })
     }
 
-    /// Completes at the next of them.
+    /// Completes at the next signal.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -50,14 +50,13 @@ impl StopSignals {
 
     pub(super) async fn next(&mut self) {
         if let Err(error) = tokio::signal::ctrl_c().await {
-            tracing::warn!(%error, "cannot listen for Ctrl-C; end the process to stop it");
+            tracing::warn!(%error, "cannot listen for Ctrl-C; kill the process to stop it");
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Whenever the process is sent SIGHUP, reads the policy again, changed or not, and looks at the files of TLS. Never
-/// completes.
+/// On every SIGHUP, reloads the policy, changed or not, and checks the TLS files. Never completes.
 #[cfg(unix)]
 pub(super) fn reload_signal(
     reloader: Option<Arc<dyn ReloadHandle>>,
@@ -70,18 +69,18 @@ pub(super) fn reload_signal(
     Ok(async move {
         while hangup.recv().await.is_some() {
             if reloader.is_none() && tls.is_none() {
-                tracing::info!("there is no --config to read again");
+                tracing::info!("nothing to reload; --config and --tls-cert are not set");
             }
             manager.notify(RELOADING);
             let (reloader, tls) = (reloader.clone(), tls.clone());
-            // A large file takes a while to read and compile, and nobody's answer should wait for it.
+            // A large policy takes time to compile and must not block a worker thread.
             let done = tokio::task::spawn_blocking(move || {
-                // What came of it is in the log.
+                // The reloader logs the result.
                 reloader.map(|reloader| reloader.reload_now());
                 tls.map(|tls| tls.reload_if_changed(SystemClock::new().now()));
             });
             if let Err(error) = done.await {
-                tracing::error!(%error, "reading files again failed; what was in force stays");
+                tracing::error!(%error, "reload failed; the old policy and certificates stay in use");
             }
             manager.notify(READY);
         }

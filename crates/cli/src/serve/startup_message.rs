@@ -1,4 +1,4 @@
-//! What a server says on its terminal: where it listens and what to try, and at the end what came of it.
+//! The startup message on stdout: addresses and example commands. The totals in the log at shutdown.
 //!
 //! Must not know: how anything is served.
 
@@ -9,7 +9,7 @@ use tollgate_store::SystemClock;
 
 use crate::output::print_in_background;
 
-/// Where each listener is reached, if it is there.
+/// The address of each listener that is on.
 #[derive(Debug, Default)]
 pub(super) struct ListenerAddresses {
     pub(super) api: Option<LocalEndpoint>,
@@ -18,24 +18,27 @@ pub(super) struct ListenerAddresses {
     pub(super) admin: Option<LocalEndpoint>,
 }
 
-/// Says where it listens and what to try.
-pub(super) fn print_startup_message(app: &HttpApi<SystemClock>, places: &ListenerAddresses) {
+/// Prints the addresses and commands to try.
+pub(super) fn print_startup_message(app: &HttpApi<SystemClock>, addresses: &ListenerAddresses) {
     let mut text = String::new();
-    if let Some(grpc) = &places.grpc {
+    if let Some(grpc) = &addresses.grpc {
         text.push_str(&format!("listening on {}\n", listener_url("grpc", grpc)));
     }
-    if let Some(resp) = &places.resp {
+    if let Some(resp) = &addresses.resp {
         text.push_str(&format!("listening on {}\n", listener_url("redis", resp)));
     }
-    if let Some(admin) = &places.admin {
-        text.push_str(&format!("admin pages on {}\n", listener_url("http", admin)));
+    if let Some(admin) = &addresses.admin {
+        text.push_str(&format!(
+            "admin listener on {}\n",
+            listener_url("http", admin)
+        ));
     }
-    // Last, because whoever waits for a server that is ready waits for this line.
-    if let Some(api) = &places.api {
+    // Last, because scripts that start a server wait for this line.
+    if let Some(api) = &addresses.api {
         text.push_str(&format!("listening on {}\n\n", listener_url("http", api)));
-        let redis = places.resp.as_ref();
+        let redis = addresses.resp.as_ref();
         let redis = redis.map(|at| format!("{} CL.THROTTLE user1 15 30 60 1", at.redis_cli()));
-        let admin = places.admin.as_ref();
+        let admin = addresses.admin.as_ref();
         let admin = admin.map(|at| format!("{} {}/metrics", at.curl(), at.url()));
         let also: Vec<String> = redis.into_iter().chain(admin).collect();
         text.push_str(&app.welcome_text(api, &also));
@@ -45,23 +48,23 @@ pub(super) fn print_startup_message(app: &HttpApi<SystemClock>, places: &Listene
     print_in_background(text);
 }
 
-fn listener_url(scheme: &str, place: &LocalEndpoint) -> String {
-    match place {
+fn listener_url(scheme: &str, endpoint: &LocalEndpoint) -> String {
+    match endpoint {
         LocalEndpoint::Tcp(address) => format!("{scheme}://{address}"),
-        // `https` and `rediss` alike.
+        // `https`, `grpcs` and `rediss`.
         LocalEndpoint::Tls(address) => format!("{scheme}s://{address}"),
-        LocalEndpoint::Unix(_) => format!("{place} ({scheme})"),
+        LocalEndpoint::Unix(_) => format!("{endpoint} ({scheme})"),
     }
 }
 
-/// What came of it all, in one line.
+/// Logs the totals of all listeners in one line.
 pub(super) fn log_shutdown_totals(
     app: &HttpApi<SystemClock>,
     resp: &RespServer<SystemClock>,
-    of_all: [&ListenerCounters; 3],
+    listeners: [&ListenerCounters; 3],
     cut: usize,
 ) {
-    let sum = |count: fn(&ListenerCounters) -> u64| of_all.into_iter().map(count).sum::<u64>();
+    let sum = |count: fn(&ListenerCounters) -> u64| listeners.into_iter().map(count).sum::<u64>();
     tracing::info!(
         cut,
         forgiven = app

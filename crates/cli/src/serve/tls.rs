@@ -1,6 +1,6 @@
-//! TLS put together: the files that were named, a watch over them, and the listeners that speak it.
+//! Sets up TLS: its files, the watch over them, and the listeners that use it.
 //!
-//! Must not know: what files say, how TLS is spoken.
+//! Must not know: what the files contain, how TLS works.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use tollgate_store::{Clock as _, SystemClock};
 
 use super::settings::{TlsListener, TlsOptions};
 
-/// TLS, if it is to be spoken.
+/// The TLS configuration, if TLS is enabled.
 #[derive(Debug)]
 pub(super) struct TlsSetup {
     tls: Option<Arc<ServerTls>>,
     listeners: Vec<TlsListener>,
-    /// The files are looked at for as long as this is there.
+    /// Watches the files until it is dropped.
     _watch: Option<FileWatcher>,
 }
 
 impl TlsSetup {
-    /// Reads the files and begins to watch them.
+    /// Reads the files and starts to watch them.
     pub(super) fn open(options: &TlsOptions) -> Result<Self, Box<dyn Error>> {
         let tls = options
             .files()
             .map(|files| ServerTls::open(files, SystemClock::new().now()));
         let tls = tls
             .transpose()
-            .map_err(|error| format!("cannot speak TLS: {error}"))?
+            .map_err(|error| format!("cannot enable TLS: {error}"))?
             .map(Arc::new);
         let watch = tls.as_ref().map(|tls| {
             let looking = Arc::clone(tls);
@@ -42,12 +42,12 @@ impl TlsSetup {
         })
     }
 
-    /// What is in force, if TLS is spoken.
+    /// The current certificates, if TLS is enabled.
     pub(super) const fn tls(&self) -> Option<&Arc<ServerTls>> {
         self.tls.as_ref()
     }
 
-    /// The listener as it is to be: inside TLS, unless it is one that stays plain.
+    /// Wraps the listener in TLS if `--tls-listeners` names it.
     pub(super) fn wrap(&self, listener: Listener, which: TlsListener) -> Listener {
         match &self.tls {
             Some(tls) if self.listeners.contains(&which) => {

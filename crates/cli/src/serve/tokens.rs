@@ -1,7 +1,7 @@
-//! Where the admin listener's tokens come from: files, or the environment, but never the command line, which every user
-//! of the machine can read.
+//! Tokens of the admin listener, from files or the environment, never from the command line, which every user of the machine
+//! can read.
 //!
-//! Must not know: what tokens are good for.
+//! Must not know: what the tokens permit.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -10,23 +10,24 @@ use tollgate_server::admin::AdminTokens;
 
 use super::settings::{read_secret, read_variable};
 
-/// The tokens themselves, for those who keep secrets in the environment.
+/// The variables with the tokens themselves.
 const READ_TOKEN_VARIABLE: &str = "TOLLGATE_ADMIN_READ_TOKEN";
 const OPERATE_TOKEN_VARIABLE: &str = "TOLLGATE_ADMIN_OPERATE_TOKEN";
 
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Admin")]
 pub(crate) struct TokenFiles {
-    /// A file with the token that may read on the admin listener; or the token itself in TOLLGATE_ADMIN_READ_TOKEN
+    /// File with the token for reading on the admin listener. Alternative: the token in TOLLGATE_ADMIN_READ_TOKEN
     #[arg(long, value_name = "FILE", env = "TOLLGATE_ADMIN_READ_TOKEN_FILE")]
     admin_read_token_file: Option<PathBuf>,
-    /// A file with the token that may also operate: switch, override, block, reset, reload; or the token itself in TOLLGATE_ADMIN_OPERATE_TOKEN
+    /// File with the token for operator commands: switch, override, block, reset, reload. It also permits reading. Alternative: the token
+    /// in TOLLGATE_ADMIN_OPERATE_TOKEN
     #[arg(long, value_name = "FILE", env = "TOLLGATE_ADMIN_OPERATE_TOKEN_FILE")]
     admin_operate_token_file: Option<PathBuf>,
 }
 
 impl TokenFiles {
-    /// Reads whatever there is.
+    /// Reads the tokens that are set.
     pub(super) fn read(&self) -> Result<AdminTokens, Box<dyn Error>> {
         self.read_with(read_variable)
     }

@@ -1,14 +1,14 @@
-//! What all commands share: colours, pipes that end early, completions, the schema, help.
+//! Behaviour of all commands: colors, closed pipes, completions, the schema, help.
 
 use std::process::Stdio;
 
 use crate::harness::{Folder, output, repository, tollgate};
 
 #[test]
-fn nothing_is_coloured_unless_it_is_asked_for() {
+fn output_to_a_pipe_is_colored_only_on_request() {
     let folder = Folder::with(&[("a.yaml", "limits: 7\n")]);
     let coloured = |arguments: &[&str]| folder.run(arguments).2.contains('\u{1b}');
-    assert!(!coloured(&["check", "a.yaml"]), "a pipe is no terminal");
+    assert!(!coloured(&["check", "a.yaml"]), "a pipe is not a terminal");
     assert!(!coloured(&["check", "a.yaml", "--color", "never"]));
     assert!(coloured(&["check", "a.yaml", "--color", "always"]));
     assert!(coloured(&["--color=always", "check", "a.yaml"]));
@@ -28,9 +28,9 @@ fn nothing_is_coloured_unless_it_is_asked_for() {
     );
 }
 
-/// `tollgate schema | head -1` must end quietly, not with a panic and its backtrace.
+/// `tollgate schema | head -1` must not end with a panic.
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let policy = repository().join("policies/layered.yaml");
     let policy = policy.to_str().unwrap();
     let commands = [
@@ -42,7 +42,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         let mut command = tollgate(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // Nobody will ever read it.
+        // Closes the pipe.
         drop(child.stdout.take());
         let ended = child.wait_with_output().unwrap();
         assert_eq!(ended.status.code(), Some(0), "{arguments:?}");
@@ -52,7 +52,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_disk_that_is_full_is_an_error() {
+fn a_full_disk_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
     let mut command = tollgate(&["schema"]);
     let ended = command.stdout(full.unwrap()).output().unwrap();
@@ -77,7 +77,7 @@ fn every_shell_gets_completions_of_every_command() {
 }
 
 #[test]
-fn the_schema_is_the_one_that_is_published() {
+fn the_schema_equals_the_published_file() {
     let (code, stdout, _) = output(&["schema"]);
     assert_eq!(code, Some(0));
     let published = std::fs::read_to_string(repository().join("docs/policy.schema.json")).unwrap();

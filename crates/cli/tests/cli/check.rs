@@ -1,15 +1,15 @@
-//! `tollgate check`: right files, wrong files, no files.
+//! `tollgate check`: valid files, invalid files, missing files.
 
 use crate::harness::Folder;
 
-const RIGHT: &str = "limits:\n  - { name: a, rate: 1/s }\n";
-const WRONG: &str = "limits:\n  - name: a\n    rate: 100\n    brust: 5\n";
+const VALID: &str = "limits:\n  - { name: a, rate: 1/s }\n";
+const INVALID: &str = "limits:\n  - name: a\n    rate: 100\n    brust: 5\n";
 const EDGE: &str = "domain: edge\ndescriptors:\n  - { key: ip, rate_limit: { unit: second, requests_per_unit: 1 } }\n";
 
 #[test]
-fn a_right_file_is_summed_up_in_a_line() {
+fn a_valid_file_gets_a_one_line_summary() {
     let folder = Folder::with(&[
-        ("a.yaml", RIGHT),
+        ("a.yaml", VALID),
         (
             "b.toml",
             "deny = [{ ip = \"192.0.2.1\" }]\n[[limits]]\nname = \"a\"\nrate = \"1/s\"\n[[limits]]\nname = \"b\"\nrate = \"1/s\"\n",
@@ -28,10 +28,10 @@ fn a_right_file_is_summed_up_in_a_line() {
 }
 
 #[test]
-fn all_errors_of_all_files_are_told_with_carets() {
+fn all_problems_of_all_files_are_printed_with_carets() {
     let folder = Folder::with(&[
-        ("a.yaml", WRONG),
-        ("b.yaml", RIGHT),
+        ("a.yaml", INVALID),
+        ("b.yaml", VALID),
         ("c.yaml", "limits: ["),
     ]);
     let (code, stdout, stderr) = folder.run(&["check", "a.yaml", "b.yaml", "c.yaml", "gone.yaml"]);
@@ -55,8 +55,8 @@ a.yaml:4:5: limit `a`: unknown field `brust`
 }
 
 #[test]
-fn what_is_no_file_of_ours_is_said_so() {
-    let folder = Folder::with(&[("a.conf", RIGHT)]);
+fn unreadable_files_and_unknown_formats_are_reported() {
+    let folder = Folder::with(&[("a.conf", VALID)]);
     folder.write("latin.yaml", b"limits: [{ name: caf\xe9 }]");
     std::fs::create_dir(folder.path().join("policies")).unwrap();
     for (file, expected) in [
@@ -66,8 +66,8 @@ fn what_is_no_file_of_ours_is_said_so() {
         ),
         (
             "a.conf",
-            "a.conf: the name of the file does not say how it is written\n  \
-             help: name it with the ending `.yaml`, `.toml` or `.json`, or say `--format`\n",
+            "a.conf: the file extension does not say the format\n  \
+             help: use the extension `.yaml`, `.toml` or `.json`, or pass `--format`\n",
         ),
         (
             "latin.yaml",
@@ -85,9 +85,9 @@ fn what_is_no_file_of_ours_is_said_so() {
 }
 
 #[test]
-fn stdin_is_yaml_unless_another_format_is_said() {
+fn stdin_is_yaml_unless_format_is_set() {
     let folder = Folder::new();
-    let (code, stdout, _) = folder.run_on(&["check", "-"], RIGHT);
+    let (code, stdout, _) = folder.run_on(&["check", "-"], VALID);
     assert_eq!((code, stdout.as_str()), (Some(0), "<stdin>: ok, 1 limit\n"));
     let toml = "[[limits]]\nname = \"a\"\nrate = \"1/s\"\n";
     assert_eq!(folder.run_on(&["check", "-"], toml).0, Some(1));
@@ -105,14 +105,14 @@ fn stdin_is_yaml_unless_another_format_is_said() {
 
 #[test]
 fn files_of_envoyproxy_ratelimit_are_one_set() {
-    let folder = Folder::with(&[("a.yaml", EDGE), ("b.yaml", EDGE), ("own.yaml", RIGHT)]);
+    let folder = Folder::with(&[("a.yaml", EDGE), ("b.yaml", EDGE), ("own.yaml", VALID)]);
     let (code, stdout, _) = folder.run(&["check", "a.yaml", "own.yaml"]);
     assert_eq!(code, Some(0));
     assert_eq!(
         stdout,
         "own.yaml: ok, 1 limit\na.yaml: ok, 1 limit in 1 domain (in the format of envoyproxy/ratelimit)\n"
     );
-    // One domain in two files is what their service refuses too, unless it is told to merge.
+    // envoyproxy/ratelimit also refuses one domain in two files, unless MERGE_DOMAIN_CONFIG is set.
     let (code, _, stderr) = folder.run(&["check", "a.yaml", "b.yaml"]);
     assert_eq!(code, Some(1));
     assert!(stderr.contains("b.yaml:1:"), "{stderr}");
@@ -123,28 +123,28 @@ fn files_of_envoyproxy_ratelimit_are_one_set() {
         stdout.starts_with("a.yaml, b.yaml: ok, 2 limits in 1 domain"),
         "{stdout}"
     );
-    // What has no `domain` can be said to be one, and is told what it lacks.
+    // With `--envoy` a file without `domain` is read as one, and the missing field is reported.
     let (code, _, stderr) = folder.run(&["check", "--envoy", "own.yaml"]);
     assert_eq!(code, Some(1));
     assert!(stderr.contains("own.yaml:1:1"), "{stderr}");
 }
 
 #[test]
-fn files_of_tests_are_checked_with_the_policy_they_name() {
+fn test_files_are_checked_with_the_policy_they_name() {
     let tests = "policy: a.yaml\ntests:\n  - { name: t, steps: [{ expect: allowed }] }\n";
-    let folder = Folder::with(&[("a.yaml", RIGHT), ("a.test.yaml", tests)]);
+    let folder = Folder::with(&[("a.yaml", VALID), ("a.test.yaml", tests)]);
     let (code, stdout, _) = folder.run(&["check", "a.yaml", "a.test.yaml"]);
     assert_eq!(code, Some(0));
     assert_eq!(stdout, "a.yaml: ok, 1 limit\na.test.yaml: ok, 1 test\n");
-    folder.write("a.yaml", WRONG.as_bytes());
+    folder.write("a.yaml", INVALID.as_bytes());
     let (code, _, stderr) = folder.run(&["check", "a.test.yaml"]);
     assert_eq!(code, Some(1));
     assert!(stderr.contains("a.yaml:3:11"), "{stderr}");
 }
 
 #[test]
-fn programs_get_one_object_whatever_the_answer() {
-    let folder = Folder::with(&[("a.yaml", RIGHT), ("b.yaml", WRONG), ("edge.yaml", EDGE)]);
+fn json_output_is_one_object_for_success_and_failure() {
+    let folder = Folder::with(&[("a.yaml", VALID), ("b.yaml", INVALID), ("edge.yaml", EDGE)]);
     let (code, answer) = folder.json(&["check", "a.yaml", "edge.yaml"]);
     assert_eq!(code, Some(0));
     assert_eq!(

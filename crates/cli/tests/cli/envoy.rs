@@ -1,5 +1,5 @@
-//! `tollgate serve` behind a real Envoy that is configured as `examples/envoy` says: what happens to requests while the
-//! program is killed, frozen or told to stop, and that all is well again when it is back.
+//! `tollgate serve` behind a real Envoy with the configuration of `examples/envoy`: what Envoy does while Tollgate is killed,
+//! frozen or stopped, and that limits work again when Tollgate is back.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,18 +11,18 @@ use tollgate_testkit::process::{Process, TempFolder};
 
 use crate::harness::tollgate;
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Longer than any step takes, so only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const ENVOY: &str = include_str!("../../../../examples/envoy/envoy.yaml");
 const LIMITS: &str = include_str!("../../../../examples/envoy/ratelimit.yaml");
 
-/// Limits for a year, because no test runs into its end.
+/// The limits of the example with windows of a year, so that no window ends during a test.
 fn limits() -> String {
     LIMITS.replace("unit: hour", "unit: year")
 }
 
-/// Starts the program in a folder with its limits; it is there when this returns.
+/// Starts Tollgate with the limits and waits until it listens.
 fn serve(grpc: &str) -> Process {
     serve_in(TempFolder::new("tollgate").unwrap(), grpc)
 }
@@ -44,7 +44,7 @@ fn serve_with(folder: TempFolder, grpc: &str, arguments: &[&str]) -> Process {
     process
 }
 
-/// Where it says that it listens.
+/// The address in the startup message.
 fn printed_address(said: &str) -> String {
     let mut lines = said.lines();
     let line = lines.find_map(|line| line.strip_prefix("listening on "));
@@ -55,7 +55,7 @@ fn printed_address(said: &str) -> String {
 
 struct EnvoyFixture {
     server: Process,
-    /// Where the next one has to listen. Nobody else gets the port meanwhile: connections to it are remembered for a minute.
+    /// The address for a restarted Tollgate. The port stays reserved meanwhile: its connections are in TIME_WAIT.
     grpc: String,
     envoy: Envoy,
     edge: SocketAddr,
@@ -63,12 +63,12 @@ struct EnvoyFixture {
 }
 
 impl EnvoyFixture {
-    /// The example after a change, asking a server on a port of its own choice.
+    /// Envoy with a changed example, and Tollgate on a free port.
     fn new(change: impl Fn(&str) -> String) -> Self {
         Self::before(serve("127.0.0.1:0"), &change(ENVOY))
     }
 
-    /// An Envoy before a server.
+    /// Envoy in front of a given Tollgate.
     fn before(server: Process, bootstrap: &str) -> Self {
         let grpc = printed_address(&server.log());
         let upstream = Upstream::answering(|_| UpstreamReply::new(200));
@@ -86,7 +86,7 @@ impl EnvoyFixture {
         }
     }
 
-    /// The status of an answer, and what is left if anybody was asked.
+    /// The status of the response, and the remaining quota if Envoy asked Tollgate.
     fn get(&self, user: &str) -> (u16, Option<u64>) {
         let mut stream = TcpStream::connect(self.edge).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -104,7 +104,7 @@ impl EnvoyFixture {
         (status, left)
     }
 
-    /// Asks, for one user after another, until the server has decided, and so is reached.
+    /// Sends requests of new users until Tollgate decides one.
     fn until_limited(&self, users: &str) {
         let mut user = 0;
         let limited = self.server.until("a limited answer", || {
@@ -120,7 +120,7 @@ impl EnvoyFixture {
     }
 }
 
-/// Long enough for the busiest machine, so that only what is gone is not reached.
+/// A timeout that a busy machine does not reach, so that only a missing Tollgate is unreachable.
 fn with_long_timeout(example: &str) -> String {
     let changed = example.replace("timeout: 0.02s", "timeout: 30s");
     assert_ne!(changed, example);
@@ -144,7 +144,7 @@ fn while_it_is_killed_requests_go_through_and_when_it_is_back_they_are_limited()
 }
 
 #[test]
-fn while_it_is_killed_requests_are_refused_where_envoy_is_told_so() {
+fn while_it_is_killed_requests_are_refused_with_failure_mode_deny() {
     let mut rig = EnvoyFixture::new(|example| {
         let strict = example.replace("failure_mode_deny: false", "failure_mode_deny: true");
         assert_ne!(strict, example);
@@ -157,14 +157,14 @@ fn while_it_is_killed_requests_are_refused_where_envoy_is_told_so() {
     rig.until_limited("back");
 }
 
-/// A process that is there and does not answer is the worse failure: only the time that Envoy waits bounds it.
+/// A frozen process accepts connections and never answers, so only Envoy's timeout ends a call.
 #[test]
 fn while_it_is_frozen_envoy_gives_up_in_time_and_thawed_it_answers_again() {
     let rig = EnvoyFixture::new(str::to_owned);
     rig.until_limited("before");
     let before = rig.errors();
     rig.server.freeze().unwrap();
-    // So many, that what Envoy takes back all at once when it thaws looks like an attack.
+    // Enough requests that Envoy's resets after the thaw look like a rapid-reset attack.
     for frozen in 1..=80 {
         assert_eq!(rig.get("bob"), (200, None));
         assert_eq!(rig.errors(), before + frozen);
@@ -174,7 +174,7 @@ fn while_it_is_frozen_envoy_gives_up_in_time_and_thawed_it_answers_again() {
 }
 
 #[test]
-fn told_to_stop_it_ends_well_and_envoy_finds_the_next_one() {
+fn after_a_graceful_stop_envoy_uses_the_next_server() {
     let mut rig = EnvoyFixture::new(with_long_timeout);
     assert_eq!(rig.get("bob"), (200, Some(2)));
     rig.server.signal("TERM").unwrap();
@@ -185,9 +185,8 @@ fn told_to_stop_it_ends_well_and_envoy_finds_the_next_one() {
     rig.until_limited("next");
 }
 
-/// On the same machine no port is needed.
 #[test]
-fn it_is_reached_through_a_unix_socket_too() {
+fn envoy_can_use_a_unix_socket() {
     let folder = TempFolder::new("tollgate").unwrap();
     let socket = folder.path().join("grpc.sock").display().to_string();
     let there = "socket_address: { address: 127.0.0.1, port_value: 8081 }";
@@ -199,12 +198,12 @@ fn it_is_reached_through_a_unix_socket_too() {
     }
 }
 
-/// The example with what it has in comments about TLS, and files in a folder of the test's.
+/// The example with its TLS lines uncommented, and certificates in the folder of the test.
 fn with_tls(folder: &TempFolder) -> String {
     let mut changed = String::new();
     for line in with_long_timeout(ENVOY).lines() {
         let hidden = line.strip_prefix("    #");
-        // What is meant for people has one space behind the sign.
+        // Comments for people have a space after the `#`.
         let hidden = hidden.filter(|rest| rest.starts_with("  ") || !rest.starts_with(' '));
         changed += &hidden.map_or_else(|| line.to_owned(), |rest| format!("    {rest}"));
         changed.push('\n');
@@ -214,7 +213,7 @@ fn with_tls(folder: &TempFolder) -> String {
 }
 
 #[test]
-fn both_sides_show_certificates_and_a_stranger_is_not_answered() {
+fn mutual_tls_works_and_a_client_without_a_certificate_is_refused() {
     let (authority, other) = (
         CertificateAuthority::new("ours"),
         CertificateAuthority::new("theirs"),
@@ -254,9 +253,9 @@ fn both_sides_show_certificates_and_a_stranger_is_not_answered() {
     assert_eq!(rig.errors(), 1);
 }
 
-/// What was counted stays, and nobody is let through in between.
+/// A reload keeps counts and admits nothing extra.
 #[test]
-fn other_limits_are_put_in_force_while_envoy_asks() {
+fn limits_are_reloaded_while_envoy_sends_requests() {
     let folder = TempFolder::new("tollgate").unwrap();
     let file = folder.path().join("ratelimit.yaml");
     let rig = EnvoyFixture::before(serve_in(folder, "127.0.0.1:0"), &with_long_timeout(ENVOY));
@@ -274,6 +273,6 @@ fn other_limits_are_put_in_force_while_envoy_asks() {
         assert!(left.is_some(), "{status}: it was not asked");
         (status == 200).then_some(left?)
     });
-    // As with envoyproxy/ratelimit what was refused counts too.
+    // As in envoyproxy/ratelimit, denied requests count too.
     assert_eq!(left.unwrap() + refused, 900 - 4);
 }

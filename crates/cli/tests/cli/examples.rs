@@ -1,5 +1,5 @@
-//! The examples are what the documentation shows, and name the addresses that tests replace.
-//! Must not know: the gateways, which run only beside real peers.
+//! The documentation shows lines of the examples, and the examples have the addresses that tests replace.
+//! Must not know: the gateways, which run only with `--peers`.
 
 use crate::harness::{output, repository};
 use crate::with_peers::gateways::{APP, LISTEN_PORT, TOLLGATE, example};
@@ -12,7 +12,7 @@ const LANGUAGES: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn what_the_documentation_shows_of_a_gateway_is_in_its_example() {
+fn the_documentation_shows_only_lines_of_the_examples() {
     let page = std::fs::read_to_string(repository().join("docs/gateways.md")).unwrap();
     for (gateway, language) in LANGUAGES {
         let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
@@ -23,13 +23,13 @@ fn what_the_documentation_shows_of_a_gateway_is_in_its_example() {
         assert_eq!(
             shown.find(|line| !lines.contains(line)),
             None,
-            "{gateway}: a line that the example does not have"
+            "{gateway}: the example does not have this line"
         );
     }
 }
 
 #[test]
-fn every_example_names_the_addresses_that_are_replaced_here() {
+fn every_example_has_each_replaced_address_once() {
     for (gateway, _) in LANGUAGES {
         let all: String = example(gateway).into_iter().map(|(_, text)| text).collect();
         for address in [LISTEN_PORT, TOLLGATE, APP] {

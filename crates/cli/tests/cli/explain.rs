@@ -1,4 +1,4 @@
-//! `tollgate explain`: a policy in words, and what it does with a request.
+//! `tollgate explain`: what a policy does, and what it does with a request.
 
 use crate::harness::{Folder, output, repository};
 
@@ -19,7 +19,7 @@ fn each_limit_is_explained_in_plain_words() {
     let folder = Folder::with(&[("a.yaml", POLICY)]);
     let (code, stdout, stderr) = folder.run(&["explain", "a.yaml"]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
-    // The words of the specification.
+    // The text of the specification.
     let words = "at most 200 at once, then one every 60 ms; never more than 1,200 in any minute; \
                  over-admission bound 0; 1 round trip";
     assert!(stdout.contains(words), "{stdout}");
@@ -27,7 +27,7 @@ fn each_limit_is_explained_in_plain_words() {
 }
 
 #[test]
-fn a_request_is_told_what_applies_why_and_with_which_keys() {
+fn a_request_is_explained_with_limits_reasons_and_keys() {
     let folder = Folder::with(&[("a.yaml", POLICY)]);
     let (code, stdout, stderr) = folder.run(&[
         "explain",
@@ -124,10 +124,10 @@ descriptors:
 remote_address=203.0.113.7
   edge.remote_address: at most 10 in each minute, for each remote_address by itself; called all
 path=/logout
-  no rule has exactly these entries: admitted, and nothing is counted
+  no rule has exactly these entries: admitted, not counted
 "
     );
-    assert!(run("path=/login").contains("here another rule takes its place"));
+    assert!(run("path=/login").contains("another rule replaces it here"));
     let (code, _, stderr) = folder.run(&["explain", "edge.yaml", "--request", "GET /"]);
     assert_eq!(code, Some(2));
     assert!(stderr.contains("say --descriptor"), "{stderr}");
@@ -138,7 +138,7 @@ path=/logout
 }
 
 #[test]
-fn wrong_flags_are_named_and_wrong_policies_told() {
+fn invalid_flags_and_invalid_policies_are_reported() {
     let folder = Folder::with(&[("a.yaml", POLICY), ("wrong.yaml", "limits: 7\n")]);
     for (arguments, expected) in [
         (
@@ -185,7 +185,7 @@ fn wrong_flags_are_named_and_wrong_policies_told() {
 }
 
 #[test]
-fn programs_get_the_explanation_or_the_problems() {
+fn json_output_has_the_explanation_or_the_problems() {
     let folder = Folder::with(&[("a.yaml", POLICY), ("wrong.yaml", "limits: 7\n")]);
     let (code, answer) = folder.json(&["explain", "a.yaml"]);
     assert_eq!((code, &answer["ok"]), (Some(0), &true.into()));
@@ -213,4 +213,29 @@ fn every_shipped_policy_explains() {
         assert_eq!((code, stderr.as_str()), (Some(0), ""), "{file}");
         assert!(stdout.contains("round trip"), "{stdout}");
     }
+}
+
+/// Slots and `colocate` concern only a fleet on Redis Cluster.
+#[test]
+fn slots_are_explained_only_for_a_fleet() {
+    let two_keys =
+        "limits:\n  - { name: a, key: ip, rate: 1/s }\n  - { name: b, key: host, rate: 1/s }\n";
+    let fleet = format!("fleet: {{ nodes: 3 }}\n{two_keys}");
+    let colocated = two_keys.replace("key: host,", "key: host, colocate: host,");
+    let folder = Folder::with(&[
+        ("alone.yaml", two_keys),
+        ("fleet.yaml", &fleet),
+        ("colocated.yaml", &colocated),
+    ]);
+    let speaks_of_slots = |arguments: &[&str]| {
+        let (code, stdout, stderr) = folder.run(arguments);
+        assert_eq!(code, Some(0), "{stderr}");
+        stdout.contains("slot")
+    };
+    assert!(!speaks_of_slots(&["explain", "alone.yaml"]));
+    assert!(speaks_of_slots(&["explain", "alone.yaml", "--fleet"]));
+    assert!(speaks_of_slots(&["explain", "fleet.yaml"]));
+    assert!(speaks_of_slots(&["explain", "colocated.yaml"]));
+    let (_, json) = folder.json(&["explain", "alone.yaml"]);
+    assert_eq!(json["explanation"]["slots"].as_array().unwrap().len(), 2);
 }

@@ -1,4 +1,4 @@
-//! `tollgate serve --redis`: several programs, one quota; and what it says when that cannot be.
+//! `tollgate serve --redis`: several processes share one quota, and invalid settings are refused.
 
 use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
@@ -7,7 +7,7 @@ use crate::serve::{PolicyFile, ServerProcess, get, policy};
 
 const SECRET: (&str, &str) = ("TOLLGATE_FLEET_SECRET", "the secret of this fleet");
 
-/// A program of a fleet. The deadline is long, so that a busy machine changes nothing that is decided.
+/// A node of a fleet. The deadline is long, so that a busy machine does not change decisions.
 fn served(address: &str, policy: &PolicyFile) -> ServerProcess {
     let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--redis-deadline=5s"]);
     command.arg("--config").arg(&policy.0);
@@ -23,7 +23,7 @@ fn status(served: &ServerProcess) -> String {
 }
 
 #[test]
-fn programs_on_one_redis_have_one_quota_which_outlives_them() {
+fn processes_on_one_redis_share_one_quota_that_survives_them() {
     let redis = RedisServer::start(ServerProgram::Redis);
     let policy = PolicyFile::new("fleet", &policy("3/h"));
     let (one, other) = (served(&redis.url(), &policy), served(&redis.url(), &policy));
@@ -32,15 +32,15 @@ fn programs_on_one_redis_have_one_quota_which_outlives_them() {
     let (ended, _) = one.stop("TERM");
     assert!(ended.success());
     let again = served(&redis.url(), &policy);
-    assert_eq!(status(&again), "429", "the count is not the program's");
+    assert_eq!(status(&again), "429", "Redis keeps the count");
 }
 
 #[test]
-fn it_starts_without_its_redis_and_uses_it_once_it_is_there() {
+fn it_starts_without_redis_and_uses_redis_once_it_is_reachable() {
     let place = RedisServer::start(ServerProgram::Redis).address();
     let policy = PolicyFile::new("alone", &policy("1000/h"));
     let one = served(&format!("redis://{place}"), &policy);
-    one.wait_for("the shared store cannot be reached; starting without it");
+    one.wait_for("shared store is unreachable; starting without it");
     assert_eq!(status(&one), "200");
     assert_eq!(
         get(one.address, "/readyz").as_deref(),
@@ -52,8 +52,7 @@ fn it_starts_without_its_redis_and_uses_it_once_it_is_there() {
 }
 
 #[test]
-fn a_fleet_without_a_secret_and_an_address_without_sense_are_refused_by_name_and_nothing_is_shown()
-{
+fn a_missing_secret_and_an_invalid_address_are_refused_without_showing_the_password() {
     let refused = |arguments: &[&str], environment: &[(&str, &str)]| {
         let mut command = tollgate(&["serve", "--listen=off", "--listen-resp=off"]);
         command.args(arguments).envs(environment.iter().copied());
@@ -76,7 +75,7 @@ fn a_fleet_without_a_secret_and_an_address_without_sense_are_refused_by_name_and
     let missing = ["--redis", address, "--redis-password-file", "/no/such/file"];
     let said = refused(&missing, &[SECRET]);
     assert!(
-        said.contains("--redis-password-file, /no/such/file"),
+        said.contains("--redis-password-file file=/no/such/file"),
         "{said}"
     );
     let said = refused(&["--redis-ca", "ca.pem"], &[]);

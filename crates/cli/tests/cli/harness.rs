@@ -1,4 +1,4 @@
-//! What tests of the program share: running it, and folders that are gone when a test is over. Must not know: any command.
+//! Helpers of all tests: run the program, and temporary folders that are deleted after a test. Must not know: any command.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-/// What a run ended with: its exit code, stdout and stderr.
+/// The exit code, stdout and stderr of a run.
 pub(crate) type RunOutput = (Option<i32>, String, String);
 
 pub(crate) fn tollgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(arguments);
-    // Programs of several tests run at once and would want the same ports.
+    // Tests run in parallel, so servers must not use the default ports.
     command.env("TOLLGATE_LISTEN_ADMIN", "off");
     command.env("TOLLGATE_LISTEN_GRPC", "off");
     command
@@ -32,7 +32,7 @@ pub(crate) fn run_output(output: Output) -> RunOutput {
     )
 }
 
-/// Where the repository lies.
+/// The root of the repository.
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -40,7 +40,7 @@ pub(crate) fn repository() -> PathBuf {
         .unwrap()
 }
 
-/// A folder of files that the program is run in.
+/// A temporary folder in which the program runs.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -75,7 +75,7 @@ impl Folder {
         run_output(command.current_dir(&self.0).output().unwrap())
     }
 
-    /// Runs it with something on stdin.
+    /// Runs the program with text on stdin.
     pub(crate) fn run_on(&self, arguments: &[&str], stdin: &str) -> RunOutput {
         let mut command = tollgate(arguments);
         command.current_dir(&self.0).stdin(Stdio::piped());
@@ -87,11 +87,11 @@ impl Folder {
         run_output(child.wait_with_output().unwrap())
     }
 
-    /// Runs it with `--json` and reads the answer, beside the exit code.
+    /// Runs the program with `--json`. Returns the exit code and the output.
     pub(crate) fn json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
         let with_json: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
         let (code, stdout, stderr) = self.run(&with_json);
-        assert_eq!(stderr, "", "programs read stdout alone");
+        assert_eq!(stderr, "", "JSON output goes only to stdout");
         let answer =
             serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"));
         (code, answer)

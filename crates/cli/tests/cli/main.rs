@@ -1,10 +1,10 @@
-//! The program as people run it.
+//! Tests of the program through its command line.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that cannot go on should say so loudly, helpers included"
+    reason = "tests and their helpers should panic on errors"
 )]
 #![cfg(unix)]
 

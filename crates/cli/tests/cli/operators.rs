@@ -1,4 +1,4 @@
-//! What operators see of a running program: the admin listener, and the log, in which nobody's secret ever is.
+//! The admin listener and the log of a running server. Secrets are never logged.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ const OPERATE: &str = "operate-4eC39HqLyjWDarjtT1zdp7dc";
 const WRONG: &str = "wrong-9f8e7d6c5b4a39281706f5e4";
 const KEY: &str = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
 
-/// A program with an admin listener on a free port.
+/// A server with an admin listener on a free port.
 fn serving(arguments: &[&str]) -> (ServerProcess, SocketAddr) {
     let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--listen-resp=127.0.0.1:0"]);
     command.args(["--listen-admin=127.0.0.1:0"]).args(arguments);
@@ -24,12 +24,15 @@ fn serving(arguments: &[&str]) -> (ServerProcess, SocketAddr) {
 
 fn started(command: Command) -> (ServerProcess, SocketAddr) {
     let served = ServerProcess::start(command);
-    let (_, address) = served.printed.split_once("admin pages on http://").unwrap();
+    let (_, address) = served
+        .printed
+        .split_once("admin listener on http://")
+        .unwrap();
     let address = address.lines().next().unwrap().parse().unwrap();
     (served, address)
 }
 
-/// Sends a request as it stands and answers the status and the body.
+/// Sends a request. Returns the status and the body of the response.
 fn ask(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -49,7 +52,7 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
     ask(address, &format!("GET {path} HTTP/1.1\r\n"), "")
 }
 
-/// What curl would do with these words.
+/// Does what curl would do with these arguments.
 fn curl(address: SocketAddr, words: &[String]) -> String {
     let (mut method, mut fields, mut body, mut path) = ("GET", String::new(), "", "");
     let mut rest = words.iter().map(String::as_str);
@@ -76,7 +79,7 @@ fn curl(address: SocketAddr, words: &[String]) -> String {
 }
 
 #[test]
-fn the_commands_of_the_page_about_it_do_what_they_are_shown_to_do() {
+fn the_commands_of_the_admin_page_print_what_it_shows() {
     let policy = repository().join("policies/demo.yaml");
     let (_served, admin) = serving(&["--config", policy.to_str().unwrap()]);
     let page = std::fs::read_to_string(repository().join("docs/admin.md")).unwrap();
@@ -95,7 +98,7 @@ fn the_commands_of_the_page_about_it_do_what_they_are_shown_to_do() {
 }
 
 #[test]
-fn where_others_can_reach_it_tokens_open_it_and_nothing_else_does() {
+fn a_reachable_admin_listener_requires_a_token() {
     let files = [
         PolicyFile::new("read-token", READ),
         PolicyFile::new("operate-token", OPERATE),
@@ -106,7 +109,7 @@ fn where_others_can_reach_it_tokens_open_it_and_nothing_else_does() {
     command.env("TOLLGATE_ADMIN_OPERATE_TOKEN_FILE", &files[1].0);
     let (served, admin) = started(command);
     let admin = SocketAddr::from(([127, 0, 0, 1], admin.port()));
-    let warned = served.wait_for("every user of this machine can read this secret");
+    let warned = served.wait_for("secret file is readable by every user");
     assert!(!warned.contains(READ), "{warned}");
     let shown = |token: &str| {
         let head = format!("GET /v1/state HTTP/1.1\r\nauthorization: Bearer {token}\r\n");
@@ -117,12 +120,12 @@ fn where_others_can_reach_it_tokens_open_it_and_nothing_else_does() {
     assert_eq!(get(admin, "/readyz").0, 200);
 }
 
-/// Whoever balances load must learn that a server stops before it is gone.
+/// A load balancer must learn that a server stops before the server is gone.
 #[test]
-fn while_it_stops_it_says_so_to_whoever_asks_whether_it_is_ready() {
+fn while_it_stops_readyz_returns_503() {
     let (served, admin) = serving(&[]);
     assert_eq!(get(admin, "/readyz").0, 200);
-    // A request under way keeps it from ending.
+    // A request in progress keeps the server from ending.
     let mut open = TcpStream::connect(served.address).unwrap();
     open.set_read_timeout(Some(DEADLINE)).unwrap();
     let head = "POST /v1/check HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
@@ -138,7 +141,7 @@ fn while_it_stops_it_says_so_to_whoever_asks_whether_it_is_ready() {
     assert_eq!(status.code(), Some(0), "{last}");
 }
 
-/// A key wherever a client of the API can put one.
+/// Sends the key in every place where a client of the API can put one.
 fn send_secrets_to_api(address: SocketAddr) {
     for _ in 0..3 {
         get(address, &format!("/v1/check?key={KEY}"));
@@ -174,7 +177,7 @@ fn send_secrets_to_resp(printed: &str) {
     redis.read_to_string(&mut String::new()).unwrap();
 }
 
-/// The same key, and tokens that are right and wrong.
+/// Sends the key with valid and invalid tokens.
 fn send_secrets_to_admin(admin: SocketAddr) {
     for token in [READ, OPERATE, WRONG] {
         for (method, path, body) in [
@@ -196,10 +199,10 @@ fn send_secrets_to_admin(admin: SocketAddr) {
     }
 }
 
-/// What was logged says what happened, and none of it is secret.
+/// Checks that the events are logged and that no line contains a secret.
 fn assert_without_secrets(log: &[String], printed: &str) {
     let all = log.join("\n");
-    // The negative control: what should be logged is, keys as digests.
+    // Negative control: the events are logged, with keys as digests.
     for (words, at_least) in [
         ("\"denied\"", 4),
         ("\"who\":\"ada (127.0.0.1)\"", 5),
@@ -226,7 +229,7 @@ fn assert_without_secrets(log: &[String], printed: &str) {
     }
 }
 
-/// S-39. Everything is logged that can be, and secrets are sent wherever one can be.
+/// S-39. Logs everything at level trace, and sends secrets in every place.
 #[test]
 fn s39_no_key_and_no_token_is_ever_logged() {
     let policy = format!(
@@ -264,6 +267,6 @@ fn a_log_that_is_off_is_silent() {
     let (served, admin) = serving(&["--log-level=off"]);
     assert_eq!(get(admin, "/healthz").0, 200);
     served.signal("TERM");
-    // The end of the program closes its log.
+    // The log closes when the program ends.
     assert!(served.log.recv_timeout(DEADLINE).is_err());
 }

@@ -1,5 +1,4 @@
-//! What is shipped around the program names only what the program has: the unit for systemd, the Dockerfile, and the commands of
-//! `docs/running.md`.
+//! The systemd unit, the Dockerfile and the commands of `docs/running.md` use only settings that the program has.
 
 use std::process::Command;
 
@@ -10,7 +9,7 @@ fn file(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every variable that a text sets or names.
+/// Every `TOLLGATE_` variable in a text.
 fn variables(text: &str) -> Vec<&str> {
     let is_part = |c: char| c.is_ascii_uppercase() || c == '_';
     text.match_indices("TOLLGATE_")
@@ -21,10 +20,10 @@ fn variables(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Whether the program takes these arguments, as far as that can be said without doing what they ask for.
-fn is_taken(arguments: &[&str]) -> bool {
-    let asking: Vec<&str> = arguments.iter().copied().chain(["--help"]).collect();
-    output(&asking).0 == Some(0)
+/// Whether the program accepts these arguments, checked with `--help`.
+fn is_accepted(arguments: &[&str]) -> bool {
+    let with_help: Vec<&str> = arguments.iter().copied().chain(["--help"]).collect();
+    output(&with_help).0 == Some(0)
 }
 
 fn all_are_settings(text: &str) {
@@ -34,21 +33,21 @@ fn all_are_settings(text: &str) {
     }
 }
 
-/// The value of a line `name=value`, which must be there once.
+/// The value of a line `name=value`, which must occur once.
 fn value<'a>(unit: &'a str, name: &str) -> &'a str {
     let start = format!("{name}=");
     let mut found = unit.lines().filter_map(|line| line.strip_prefix(&start));
     let value = found.next().unwrap_or_else(|| panic!("{name} is missing"));
-    assert_eq!(found.next(), None, "{name} stands there twice");
+    assert_eq!(found.next(), None, "{name} occurs twice");
     value
 }
 
 #[test]
-fn the_unit_starts_the_program_with_settings_that_it_has() {
+fn the_unit_uses_only_existing_settings() {
     let unit = file("packaging/systemd/tollgate.service");
     let start: Vec<&str> = value(&unit, "ExecStart").split(' ').collect();
     assert_eq!(start[0], "/usr/bin/tollgate");
-    assert!(is_taken(&start[1..]), "{start:?}");
+    assert!(is_accepted(&start[1..]), "{start:?}");
     all_are_settings(&unit);
     assert_eq!(
         value(&unit, "Type"),
@@ -66,7 +65,7 @@ fn the_unit_starts_the_program_with_settings_that_it_has() {
     ] {
         assert_eq!(value(&unit, hardening), wanted, "{hardening}");
     }
-    // The defaults have to fit.
+    // The defaults must fit the limits of the unit.
     let page = file("docs/settings.md");
     let default = |flag: &str| {
         let row = page
@@ -81,9 +80,9 @@ fn the_unit_starts_the_program_with_settings_that_it_has() {
     assert!(files >= 4 * default("max-connections") + 64);
 }
 
-/// Where systemd is installed it judges the unit itself, with the program where it is now.
+/// systemd-analyze verifies the unit, with the path of the test binary.
 #[test]
-fn systemd_finds_nothing_wrong_with_the_unit() {
+fn systemd_accepts_the_unit() {
     let unit = file("packaging/systemd/tollgate.service");
     let folder = Folder::new();
     let verify = |text: &str| {
@@ -101,7 +100,7 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
         !format!("{stdout}{stderr}").contains("tollgate.service"),
         "{stdout}{stderr}"
     );
-    // It would have been found.
+    // Negative control: a misspelled setting is reported.
     let (_, stdout, stderr) =
         run_output(verify(&unit.replace("ProtectHome=yes", "ProtectHom=yes")).unwrap());
     assert!(
@@ -111,7 +110,7 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
 }
 
 #[test]
-fn the_image_is_made_of_what_is_there_and_runs_what_the_program_knows() {
+fn the_dockerfile_uses_existing_files_and_commands() {
     let dockerfile = file("Dockerfile");
     let ignored = file(".dockerignore");
     for line in dockerfile
@@ -150,10 +149,10 @@ fn the_image_is_made_of_what_is_there_and_runs_what_the_program_knows() {
         assert!(!dockerfile.contains(secret), "{secret}");
     }
     for command in [&["serve"][..], &["health"]] {
-        assert!(is_taken(command));
+        assert!(is_accepted(command));
         assert!(dockerfile.contains(&format!("\"{}\"]", command[0])));
     }
-    // What is set is understood.
+    // The variables have valid values.
     let mut serve = tollgate(&["serve", "--config=/nowhere.yaml"]);
     let set = dockerfile
         .split("ENV ")
@@ -175,7 +174,7 @@ fn the_image_is_made_of_what_is_there_and_runs_what_the_program_knows() {
 }
 
 #[test]
-fn commands_of_the_page_about_running_are_taken() {
+fn commands_of_the_running_page_are_accepted() {
     let page = file("docs/running.md");
     all_are_settings(&page);
     let commands: Vec<Vec<&str>> = page
@@ -185,10 +184,10 @@ fn commands_of_the_page_about_running_are_taken() {
         .collect();
     assert!(commands.len() >= 5);
     for command in &commands {
-        assert!(is_taken(command), "{command:?}");
+        assert!(is_accepted(command), "{command:?}");
     }
     assert!(
-        !is_taken(&["serve", "--drain-dely", "5s"]),
-        "a wrong one would be noticed"
+        !is_accepted(&["serve", "--drain-dely", "5s"]),
+        "negative control: an unknown flag is refused"
     );
 }

@@ -1,4 +1,4 @@
-//! `tollgate test`: tests that pass, tests that fail, and files that are no tests.
+//! `tollgate test`: tests that pass, tests that fail, and invalid test files.
 
 use crate::harness::{Folder, output};
 
@@ -31,7 +31,7 @@ fn the_example_of_the_specification_passes() {
 }
 
 #[test]
-fn a_failure_says_where_what_was_expected_and_what_came() {
+fn a_failure_shows_the_location_the_expected_and_the_actual_value() {
     let (code, stdout) = run("  - name: eleven a minute
     steps:
       - { send: 12, expect: { allowed: 11, reason: quota } }
@@ -48,11 +48,11 @@ a.test.yaml
 a.test.yaml:5:40: allowed: expected 11, found 10
   5 |       - { send: 12, expect: { allowed: 11, reason: quota } }
     |                                        ^^
-  help: request 11 was denied by `login` (rate); it may come again after 6 s
+  help: request 11 was denied by `login` (rate); retry after 6 s
 a.test.yaml:5:52: reason: expected quota, found rate
   5 |       - { send: 12, expect: { allowed: 11, reason: quota } }
     |                                                    ^^^^^
-  help: request 11 was denied by `login` (rate); it may come again after 6 s
+  help: request 11 was denied by `login` (rate); retry after 6 s
   ok    ten a minute
 1 passed, 1 failed
 "
@@ -92,7 +92,7 @@ fn every_expectation_can_fail() {
 }
 
 #[test]
-fn waits_levels_shadows_lists_and_calendars_are_seen() {
+fn waits_levels_shadows_lists_and_calendars_can_be_expected() {
     let policy = "
 deny: [{ match: { ip: 192.0.2.66 }, status: 451, message: Not here }]
 limits:
@@ -157,8 +157,8 @@ tests:
     assert_eq!(code, Some(0), "{stdout}");
 }
 
-/// Tests that are wrong, and what is said about them.
-const WRONG: &[(&str, &str)] = &[
+/// Invalid tests, and the messages about them.
+const INVALID: &[(&str, &str)] = &[
     ("  []", "there are no tests"),
     (
         "  - { name: t, steps: [{ expect: allowed, remaining: { login: 3 } }] }",
@@ -195,11 +195,11 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "  - { name: t, steps: [{ send: 2, expect: { allowed: 3 } }] }",
-        "3 cannot come of 2 that are sent",
+        "3 decisions are expected of 2 requests",
     ),
     (
         "  - { name: t, steps: [{ at: 5s, expect: allowed }, { at: 1s }] }",
-        "this step comes before the one above it",
+        "this step is earlier than the one above it",
     ),
     (
         "  - { name: t, steps: [{ at: soon, expect: allowed }] }",
@@ -223,7 +223,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "  - { name: t, steps: [{ finish: a, expect: { limit: login } }] }",
-        "nothing is held as `a` here",
+        "no requests are held as `a` here",
     ),
     (
         "  - { name: t, start: never, steps: [{ expect: allowed }] }",
@@ -244,8 +244,8 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn wrong_files_are_told_with_their_lines() {
-    for (tests, expected) in WRONG {
+fn invalid_files_are_reported_with_their_lines() {
+    for (tests, expected) in INVALID {
         let (code, stdout) = run(&format!("{tests}\n"));
         assert_eq!(code, Some(1), "{tests}");
         assert!(stdout.contains(expected), "{tests}: {stdout}");
@@ -254,7 +254,7 @@ fn wrong_files_are_told_with_their_lines() {
 }
 
 #[test]
-fn what_means_nothing_to_a_policy_is_refused() {
+fn fields_without_effect_are_refused() {
     let edge = "domain: edge\ndescriptors:\n  - { key: a, rate_limit: { unit: second, requests_per_unit: 5 } }\n";
     let tests = |step: &str| {
         format!(
@@ -270,7 +270,7 @@ fn what_means_nothing_to_a_policy_is_refused() {
         let (code, stdout, _) = run(&tests(step));
         assert_eq!(code, Some(1));
         let field = step.split(':').next().unwrap();
-        let expected = format!("`{field}` means nothing to files of envoyproxy/ratelimit");
+        let expected = format!("`{field}` has no effect with files of envoyproxy/ratelimit");
         assert!(stdout.contains(&expected), "{stdout}");
     }
     let hits = tests("request: { hits: 5 }");
@@ -279,7 +279,7 @@ fn what_means_nothing_to_a_policy_is_refused() {
     let (code, stdout, _) = run(&hits.replace("edge.yaml", "limits.yaml"));
     assert_eq!(code, Some(1));
     assert!(
-        stdout.contains("`hits` means nothing to a policy"),
+        stdout.contains("`hits` has no effect with a Tollgate policy"),
         "{stdout}"
     );
 }
@@ -303,13 +303,13 @@ fn several_files_of_envoyproxy_ratelimit_are_tested_together() {
     let (code, stdout, _) = folder.run(&["test", "a.test.yaml"]);
     assert_eq!(code, Some(1));
     assert!(
-        stdout.contains("there are several domains: say `domain` in the request"),
+        stdout.contains("the policy has several domains: set `domain` in the request"),
         "{stdout}"
     );
 }
 
 #[test]
-fn policies_that_cannot_be_tested_are_told() {
+fn policies_that_cannot_be_tested_are_reported() {
     let tests = "tests: [{ name: t, steps: [{ expect: allowed }] }]\n";
     let named = |policy: &str| format!("policy: {policy}\n{tests}");
     let cases = [
@@ -320,16 +320,16 @@ fn policies_that_cannot_be_tested_are_told() {
         (named("wrong.yaml"), "wrong.yaml:1:9: "),
         (
             named("a.test.yaml"),
-            "a.test.yaml is a file of tests, not a policy",
+            "a.test.yaml is a test file, not a policy",
         ),
         (
             named("[limits.yaml, limits.yaml]"),
             "only files of envoyproxy/ratelimit can be tested together",
         ),
-        (tests.to_owned(), "a file of tests has no `policy`"),
+        (tests.to_owned(), "a test file has no `policy`"),
         (
             POLICY.to_owned(),
-            "this is no file of tests: it has no `tests`",
+            "this is not a test file: it has no `tests`",
         ),
     ];
     for (text, expected) in cases {
@@ -347,7 +347,7 @@ fn policies_that_cannot_be_tested_are_told() {
 }
 
 #[test]
-fn only_some_tests_can_be_run_and_programs_get_all_of_it() {
+fn tests_can_be_selected_and_json_output_has_all_results() {
     let folder = folder(
         "  - { name: first, steps: [{ expect: denied }] }\n  - { name: second, steps: [{ expect: allowed }] }\n",
     );
@@ -387,7 +387,7 @@ fn only_some_tests_can_be_run_and_programs_get_all_of_it() {
     let (code, _, stderr) = folder.run(&["test", "a.test.yaml", "--only", "third"]);
     assert_eq!(code, Some(2));
     assert!(
-        stderr.contains("--only: no test has \"third\" in its name"),
+        stderr.contains("--only: no test name contains \"third\""),
         "{stderr}"
     );
 }

@@ -1,4 +1,4 @@
-//! How a server is run: what the service manager hears, readiness, stopping in two steps, secrets, settings.
+//! Running a server: notifications of the service manager, readiness, shutdown in two steps, secrets, settings.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::harness::{Folder, output, repository, run_output, tollgate};
 use crate::serve::{ServerProcess, get};
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Longer than any step takes, so only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// On free ports, unless an argument says otherwise.
+/// A server on a free port, with further arguments.
 fn serve(more: &[&str]) -> Command {
     let mut command = tollgate(&["serve"]);
     command
@@ -25,32 +25,32 @@ fn serve(more: &[&str]) -> Command {
 }
 
 #[test]
-fn the_service_manager_hears_when_it_is_ready_reloads_and_stops() {
+fn the_service_manager_is_notified_of_ready_reload_and_stop() {
     let folder = Folder::new();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(DEADLINE)).unwrap();
-    let hear = || {
-        let mut word = [0; 64];
-        let len = manager.recv(&mut word).unwrap();
-        String::from_utf8_lossy(&word[..len]).into_owned()
+    let receive = || {
+        let mut state = [0; 64];
+        let len = manager.recv(&mut state).unwrap();
+        String::from_utf8_lossy(&state[..len]).into_owned()
     };
     let mut command = serve(&[]);
     command.env("NOTIFY_SOCKET", &path);
     let served = ServerProcess::start(command);
-    assert_eq!(hear(), "READY=1");
+    assert_eq!(receive(), "READY=1");
     served.signal("HUP");
     assert_eq!(
-        (hear(), hear()),
+        (receive(), receive()),
         ("RELOADING=1".to_owned(), "READY=1".to_owned())
     );
     let (status, _) = served.stop("TERM");
-    assert_eq!(hear(), "STOPPING=1");
+    assert_eq!(receive(), "STOPPING=1");
     assert_eq!(status.code(), Some(0));
 }
 
 #[test]
-fn before_it_stops_listening_it_says_that_it_is_not_ready_and_a_second_signal_ends_it() {
+fn during_the_drain_delay_readyz_returns_503_and_a_second_signal_ends_it() {
     let folder = Folder::new();
     let mut command = serve(&["--drain-delay=1h", "--listen-admin=unix:admin.sock"]);
     command.current_dir(folder.path());
@@ -66,10 +66,10 @@ fn before_it_stops_listening_it_says_that_it_is_not_ready_and_a_second_signal_en
     assert_eq!(health(), (Some(0), "ready\n".to_owned(), String::new()));
     served.signal("TERM");
     served.wait_for("stopping");
-    let unready = "HTTP/1.1 503 Service Unavailable";
-    assert_eq!(get(served.address, "/readyz").as_deref(), Some(unready));
-    let told = "not ready: unix:admin.sock: the server is stopping\n";
-    assert_eq!(health(), (Some(1), String::new(), told.to_owned()));
+    let not_ready = "HTTP/1.1 503 Service Unavailable";
+    assert_eq!(get(served.address, "/readyz").as_deref(), Some(not_ready));
+    let message = "not ready: unix:admin.sock: the server is stopping\n";
+    assert_eq!(health(), (Some(1), String::new(), message.to_owned()));
     assert_eq!(
         get(served.address, "/healthz").as_deref(),
         Some("HTTP/1.1 200 OK")
@@ -78,14 +78,14 @@ fn before_it_stops_listening_it_says_that_it_is_not_ready_and_a_second_signal_en
     assert_eq!(
         asked.as_deref(),
         Some("HTTP/1.1 200 OK"),
-        "who comes all the same is answered"
+        "requests are still answered"
     );
     let (status, _) = served.stop("TERM");
     assert_eq!(status.code(), Some(0));
 }
 
 #[test]
-fn a_second_signal_cuts_what_a_client_keeps_open() {
+fn a_second_signal_closes_open_connections() {
     let served = ServerProcess::start(serve(&["--drain-timeout=1h"]));
     let mut stuck = TcpStream::connect(served.address).unwrap();
     stuck.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -98,7 +98,7 @@ fn a_second_signal_cuts_what_a_client_keeps_open() {
     served.signal("INT");
     served.wait_for("stopping");
     served.signal("INT");
-    served.wait_for("told to stop again");
+    served.wait_for("second stop signal");
     let last = served.wait_for("stopped");
     assert!(last.contains("cut=0"), "{last}");
     assert_eq!(stuck.read(&mut answer).unwrap_or(0), 0);
@@ -112,9 +112,9 @@ fn health_says_why_a_server_is_not_ready() {
     let (code, _, stderr) = output(&["health", "--at=off"]);
     assert_eq!(
         (code, stderr.as_str()),
-        (Some(1), "not ready: off: nothing is listened on\n")
+        (Some(1), "not ready: off: the listener is off\n")
     );
-    // The place that `serve` was given by the same variable, even if it is every address.
+    // `health` reads the address from the same variable as `serve`, also if it is 0.0.0.0.
     let served = ServerProcess::start(serve(&[]));
     let mut command = tollgate(&["health"]);
     let everywhere = SocketAddr::from(([0, 0, 0, 0], served.address.port()));
@@ -123,7 +123,7 @@ fn health_says_why_a_server_is_not_ready() {
     assert_eq!((code, stdout.as_str()), (Some(0), "ready\n"));
 }
 
-/// What a Redis client is answered.
+/// The replies to a Redis client.
 fn redis(served: &ServerProcess, commands: &str) -> String {
     let (_, address) = served.printed.split_once("listening on redis://").unwrap();
     let address: SocketAddr = address.lines().next().unwrap().parse().unwrap();
@@ -136,7 +136,7 @@ fn redis(served: &ServerProcess, commands: &str) -> String {
 }
 
 #[test]
-fn redis_clients_give_the_password_of_a_file_or_of_the_environment() {
+fn the_password_of_redis_clients_comes_from_a_file_or_the_environment() {
     let folder = Folder::with(&[("password", "open sesame\n"), ("empty", "\n")]);
     let file = folder.path().join("password");
     let flag = format!("--resp-password-file={}", file.display());
@@ -165,7 +165,7 @@ fn redis_clients_give_the_password_of_a_file_or_of_the_environment() {
     let (code, _, stderr) = run_output(twice.output().unwrap());
     assert_eq!(code, Some(1));
     assert!(
-        stderr.contains("TOLLGATE_RESP_PASSWORD is set and so is the file"),
+        stderr.contains("TOLLGATE_RESP_PASSWORD and the file for the same secret are both set"),
         "{stderr}"
     );
     assert!(!stderr.contains("sesame"), "{stderr}");
@@ -182,7 +182,7 @@ fn redis_clients_give_the_password_of_a_file_or_of_the_environment() {
 }
 
 #[test]
-fn numbers_that_cannot_be_are_refused_with_the_reason() {
+fn invalid_numbers_are_refused_with_the_reason() {
     for (argument, expected) in [
         ("--worker-threads=0", "it must be at least 1"),
         ("--worker-threads=2000", "it must be at most 1024"),
@@ -197,7 +197,7 @@ fn numbers_that_cannot_be_are_refused_with_the_reason() {
 }
 
 #[test]
-fn connections_that_cannot_fit_are_warned_of_and_threads_are_as_many_as_asked_for() {
+fn too_few_open_files_are_warned_of_and_worker_threads_can_be_set() {
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_tollgate");
     let script = "ulimit -S -n 100 && ulimit -H -n 1000 && exec \"$0\" serve --worker-threads 1 \
@@ -206,7 +206,7 @@ fn connections_that_cannot_fit_are_warned_of_and_threads_are_as_many_as_asked_fo
         .args(["-c", script, program])
         .env("TOLLGATE_LISTEN_GRPC", "off");
     let served = ServerProcess::start(command);
-    let line = served.wait_for("fewer files may be open than --max-connections needs");
+    let line = served.wait_for("limit of open files is too low for --max-connections");
     assert!(
         line.contains("allowed=1000"),
         "the soft limit was raised to the hard one: {line}"
@@ -218,15 +218,15 @@ fn connections_that_cannot_fit_are_warned_of_and_threads_are_as_many_as_asked_fo
 }
 
 #[test]
-fn the_page_of_settings_is_what_the_program_prints() {
+fn the_settings_page_equals_the_output_of_the_program() {
     let (code, printed, _) = output(&["settings"]);
     assert_eq!(code, Some(0));
     let page = std::fs::read_to_string(repository().join("docs/settings.md")).unwrap_or_default();
     assert!(
         page == printed,
-        "docs/settings.md is stale; write it again with\n    cargo run -- settings > docs/settings.md"
+        "docs/settings.md is stale; regenerate it with\n    cargo run -- settings > docs/settings.md"
     );
-    // Whatever is in `--help` is on the page, with its variable and under the same heading.
+    // Every flag in `--help` is on the page, with its variable and under the same heading.
     let (_, help, _) = output(&["serve", "--help"]);
     let mut heading = "";
     let mut flags = 0;
@@ -259,9 +259,9 @@ fn the_page_of_settings_is_what_the_program_prints() {
     assert!(flags >= 20, "{flags} of {help}");
 }
 
-/// The digest of a key in the field that tells of it is the same wherever the secret is.
+/// The partition key in `RateLimit-Policy` is a digest of the client's key. The same secret gives the same digest.
 #[test]
-fn nodes_with_one_secret_make_the_same_digests() {
+fn nodes_with_the_same_secret_make_the_same_digests() {
     let folder = Folder::with(&[
         ("secret", "correct horse battery staple\n"),
         ("short", "too short\n"),
@@ -295,7 +295,7 @@ fn nodes_with_one_secret_make_the_same_digests() {
     let (code, _, stderr) = run_output(command.current_dir(folder.path()).output().unwrap());
     assert_eq!(code, Some(1));
     assert!(
-        stderr.ends_with("error: the secret of the fleet: it must have at least 16 bytes\n"),
+        stderr.ends_with("error: the fleet secret is not valid: it must have at least 16 bytes\n"),
         "{stderr}"
     );
 }

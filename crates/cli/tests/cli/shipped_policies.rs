@@ -1,5 +1,4 @@
-//! The tests that are shipped beside the policies pass, and each policy has some: among them the five keys of
-//! `layered.yaml` and the limit by absence of `absence.yaml`.
+//! Every policy in `policies/` has tests, and they pass.
 
 use crate::harness::{Folder, repository, run_output, tollgate};
 
@@ -25,8 +24,8 @@ fn every_shipped_policy_has_tests_and_they_pass() {
     assert_eq!(policies.count(), SHIPPED.len(), "each policy is tested");
 }
 
-/// Runs the tests of a shipped policy that have something in their names, on a copy in which something is changed.
-fn changed(name: &str, from: &str, to: &str, only: &str) -> (Option<i32>, String) {
+/// Replaces `from` by `to` in a copy of a policy, and runs the tests whose names contain `only`.
+fn run_changed(name: &str, from: &str, to: &str, only: &str) -> (Option<i32>, String) {
     let read = |ending: &str| {
         let file = repository().join(format!("policies/{name}{ending}"));
         std::fs::read_to_string(file).unwrap()
@@ -44,7 +43,7 @@ fn changed(name: &str, from: &str, to: &str, only: &str) -> (Option<i32>, String
 }
 
 #[test]
-fn control_a_layer_that_is_changed_is_noticed() {
+fn control_a_changed_layer_fails_its_test() {
     for (from, to, failing) in [
         (
             "key: claim.sub\n    missing: skip",
@@ -92,14 +91,14 @@ fn control_a_layer_that_is_changed_is_noticed() {
             "everybody together may ask",
         ),
     ] {
-        let (code, stdout) = changed("layered", from, to, failing);
+        let (code, stdout) = run_changed("layered", from, to, failing);
         assert_eq!(code, Some(1), "{from} → {to}: {stdout}");
         assert!(stdout.contains("  FAIL  "), "{stdout}");
     }
 }
 
 #[test]
-fn control_a_limit_by_absence_that_forgets_a_credential_is_noticed() {
+fn control_a_changed_absence_condition_fails_a_test() {
     for (from, to) in [
         (
             "header.authorization: absent, header.x-api-key: absent",
@@ -119,7 +118,7 @@ fn control_a_limit_by_absence_that_forgets_a_credential_is_noticed() {
         ),
         ("rate: 10/min", "rate: 11/min"),
     ] {
-        let (code, stdout) = changed("absence", from, to, "");
+        let (code, stdout) = run_changed("absence", from, to, "");
         assert_eq!(code, Some(1), "{from} → {to}: {stdout}");
         assert!(stdout.contains("FAIL"), "{stdout}");
     }

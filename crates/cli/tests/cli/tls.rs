@@ -1,4 +1,4 @@
-//! `tollgate serve` inside TLS, asked by curl and redis-cli, with files that change under it.
+//! `tollgate serve` with TLS, called by curl and redis-cli, with certificates that change.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use tollgate_testkit::redis::tool;
 use crate::harness::{Folder, run_output, tollgate};
 use crate::serve::ServerProcess;
 
-/// A folder with a certificate, its key, and the authority of both ends.
+/// A folder with a certificate, its key, and the CA of both sides.
 fn folder(authority: &CertificateAuthority) -> Folder {
     let folder = Folder::new();
     write(&folder, "server", &authority.server("first"));
@@ -25,7 +25,7 @@ fn write(folder: &Folder, name: &str, pair: &CertificateAndKey) {
 
 fn serve(folder: &Folder, more: &[&str]) -> Command {
     let mut command = tollgate(&["serve"]);
-    // So that an argument can say otherwise.
+    // As variables, so that arguments override them.
     command
         .env("TOLLGATE_LISTEN", "127.0.0.1:0")
         .env("TOLLGATE_LISTEN_GRPC", "off")
@@ -37,7 +37,7 @@ fn serve(folder: &Folder, more: &[&str]) -> Command {
     command
 }
 
-/// What a program in this folder says on stdout, if it ends well.
+/// The stdout of a program in this folder, or its stderr if it fails.
 fn says(folder: &Folder, program: &mut Command) -> Result<String, String> {
     program.current_dir(folder.path()).stdin(Stdio::null());
     match run_output(program.output().unwrap()) {
@@ -76,7 +76,7 @@ fn redis_cli(
 }
 
 #[test]
-fn curl_and_redis_cli_are_answered_inside_tls_and_other_files_are_put_in_force() {
+fn curl_and_redis_cli_work_over_tls_and_new_certificates_are_loaded() {
     let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
     let served = ServerProcess::start(serve(&folder, &[]));
@@ -88,7 +88,7 @@ fn curl_and_redis_cli_are_answered_inside_tls_and_other_files_are_put_in_force()
         served.printed
     );
     served.wait_for("TLS certificate loaded");
-    // The watch may see it first, or the signal; either way once.
+    // The file watch or the signal loads the files, whichever comes first, and only once.
     write(&folder, "server", &authority.server("second"));
     served.signal("HUP");
     served.wait_for("TLS certificate loaded");
@@ -106,7 +106,7 @@ fn curl_and_redis_cli_are_answered_inside_tls_and_other_files_are_put_in_force()
 }
 
 #[test]
-fn with_authorities_of_clients_a_certificate_is_asked_for() {
+fn with_a_client_ca_a_client_certificate_is_required() {
     let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
     let served = ServerProcess::start(serve(&folder, &["--tls-client-ca=ca.pem"]));
@@ -121,9 +121,9 @@ fn with_authorities_of_clients_a_certificate_is_asked_for() {
     assert!(redis_cli(&folder, &served, &shown).is_err());
 }
 
-/// What Envoy does, done by curl: a call of gRPC inside HTTP/2 inside TLS; and the admin pages beside it.
+/// curl makes a gRPC call over HTTP/2 and TLS, as Envoy does, and a request to the admin listener.
 #[test]
-fn grpc_and_the_admin_pages_are_inside_tls_too() {
+fn grpc_and_the_admin_listener_use_tls() {
     let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
     let places = ["--listen-grpc=127.0.0.1:0", "--listen-admin=127.0.0.1:0"];
@@ -135,7 +135,7 @@ fn grpc_and_the_admin_pages_are_inside_tls_too() {
             .unwrap();
         place.lines().next().unwrap().to_owned()
     };
-    // An empty message, in the frame that gRPC puts around every one.
+    // An empty message in a gRPC frame.
     folder.write("question", &[0; 5]);
     let url = format!("https://{}/grpc.health.v1.Health/Check", at("grpcs"));
     let mut command = Command::new(tool("curl"));
@@ -151,7 +151,7 @@ fn grpc_and_the_admin_pages_are_inside_tls_too() {
     assert!(said.contains("grpc-status: 0"), "{said}");
     let admin = served
         .printed
-        .split_once("admin pages on https://")
+        .split_once("admin listener on https://")
         .unwrap()
         .1;
     let url = format!("https://{}/readyz", admin.lines().next().unwrap());
@@ -161,7 +161,7 @@ fn grpc_and_the_admin_pages_are_inside_tls_too() {
 }
 
 #[test]
-fn a_listener_can_stay_plain_and_unix_sockets_do() {
+fn a_listener_can_be_excluded_and_unix_sockets_never_use_tls() {
     let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
     let served = ServerProcess::start(serve(
@@ -191,7 +191,7 @@ fn a_listener_can_stay_plain_and_unix_sockets_do() {
 }
 
 #[test]
-fn files_that_are_wrong_at_the_start_are_named_with_the_reason() {
+fn invalid_files_at_startup_are_reported_with_the_reason() {
     let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
     let refused = |change: &[&str]| {
@@ -203,7 +203,7 @@ fn files_that_are_wrong_at_the_start_are_named_with_the_reason() {
         stderr
     };
     let told = refused(&["--tls-client-ca=nowhere.pem"]);
-    let expected = "error: cannot speak TLS: nowhere.pem: it cannot be read: No such file";
+    let expected = "error: cannot enable TLS: nowhere.pem: it cannot be read: No such file";
     assert!(told.starts_with(expected), "{told}");
     assert!(refused(&["--tls-listeners=api,rsp"]).contains("invalid value 'rsp'"));
     write(

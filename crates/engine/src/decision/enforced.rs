@@ -2,7 +2,7 @@
 //!
 //! Must not know: how checks are planned, what shadow limits and candidates do.
 
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Mode, OnStoreFailure};
 use tollgate_policy::rules::ListVerdict;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::{QuotaCheck, StoreError, StoreReply};
 

@@ -3,7 +3,7 @@
 //!
 //! Must not know: how enforced limits are decided.
 
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_policy::model::Mode;
 use tollgate_store::StoreError;
 

@@ -235,7 +235,7 @@ impl Store for FailingStore {
         &self,
         _: &[QuotaCheck<'_>],
         _: &mut [StoreReply],
-    ) -> Result<compose::Verdict, StoreError> {
+    ) -> Result<compose::BatchOutcome, StoreError> {
         Err(StoreError::new(
             StoreErrorKind::Unreachable,
             "store unavailable",

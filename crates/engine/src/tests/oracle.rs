@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Timestamp, TokenBucket};
 

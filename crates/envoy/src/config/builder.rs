@@ -1,4 +1,4 @@
-//! What files say becomes a policy: the rules that hold across fields, descriptors and files are checked here.
+//! Builds a policy from parsed files, and checks the rules that span fields, descriptors and files.
 //!
 //! Must not know: YAML.
 
@@ -13,25 +13,25 @@ use super::rule::{EnvoyRule, RuleLevel, RuleQuota, RuleStateIndex};
 use super::window_unit::WindowUnit;
 use super::{EnvoyPolicy, MAX_RULES};
 
-/// A policy in the making.
+/// A policy that is being built.
 pub(super) struct EnvoyPolicyBuilder {
     policy: EnvoyPolicy,
-    /// Which file and line each domain was first seen in.
+    /// The file and line of each domain's first definition.
     domains: HashMap<Box<str>, (Box<str>, u32)>,
-    /// Where each node stands, by its number.
+    /// The file and line of each node, by its id.
     node_locations: HashMap<u32, (Box<str>, u32)>,
     name_ids: HashMap<Box<str>, u32>,
     states: HashMap<Box<str>, RuleStateIndex>,
     merge_domains: bool,
 }
 
-/// The file that is being added.
+/// The file that is being added, and its problems.
 struct FileContext<'a> {
     file: &'a str,
     problems: &'a mut Vec<Diagnostic>,
 }
 
-/// Where in the tree something is being added.
+/// The tree node below which descriptors are added.
 struct ParentNode<'a> {
     node: u32,
     name: &'a str,
@@ -44,7 +44,7 @@ impl EnvoyPolicyBuilder {
             policy: EnvoyPolicy {
                 tree: DescriptorTree::default(),
                 rules: Vec::new(),
-                // Limits that come with descriptors of no rule are counted by unit; these come first.
+                // Overrides of descriptors without a rule are counted by unit. Their identities come first.
                 identities: WindowUnit::ALL
                     .map(|unit| format!("override/{}", unit.name()).into())
                     .into(),
@@ -61,15 +61,15 @@ impl EnvoyPolicyBuilder {
         self.policy
     }
 
-    /// Adds a file, and says what is wrong with it.
+    /// Adds a file and collects its problems.
     pub(super) fn add(&mut self, name: &str, file: ConfigFile, problems: &mut Vec<Diagnostic>) {
         let domain = &file.domain;
-        let mut adding = FileContext {
+        let mut context = FileContext {
             file: name,
             problems,
         };
         if domain.value.is_empty() {
-            adding.problem(domain.location, "a file must name its `domain`", None);
+            context.problem(domain.location, "a file must name its `domain`", None);
         }
         let known = self.policy.tree.domain(&domain.value);
         let root = match (known, self.domains.get(&domain.value)) {
@@ -77,119 +77,120 @@ impl EnvoyPolicyBuilder {
                 if !self.merge_domains {
                     let message = format!("duplicate domain `{}`", domain.value);
                     let help = format!(
-                        "it is already in {file}, line {line}; files of one domain are put together only if you ask for it"
+                        "it is already in {file}, line {line}; files of one domain are merged only with `merge_domains`"
                     );
-                    adding.problem(domain.location, message, Some(help));
+                    context.problem(domain.location, message, Some(help));
                 }
                 root
             }
             _ => {
-                let here = (name.into(), domain.location.line);
-                self.domains.insert(domain.value.clone(), here);
+                let location = (name.into(), domain.location.line);
+                self.domains.insert(domain.value.clone(), location);
                 self.policy.tree.add_domain(&domain.value)
             }
         };
-        let above = ParentNode {
+        let parent = ParentNode {
             node: root,
             name: &domain.value,
             levels: &[],
         };
-        self.descriptors(&mut adding, &above, file.descriptors);
+        self.descriptors(&mut context, &parent, file.descriptors);
     }
 
     fn descriptors(
         &mut self,
-        adding: &mut FileContext<'_>,
-        above: &ParentNode<'_>,
+        context: &mut FileContext<'_>,
+        parent: &ParentNode<'_>,
         list: Vec<DescriptorBlock>,
     ) {
-        if let Some(first) = list.first().filter(|_| above.levels.len() >= MAX_ENTRIES) {
-            let message = format!("descriptors lie more than {MAX_ENTRIES} deep in each other");
-            adding.problem(first.key.location, message, None);
+        if let Some(first) = list.first().filter(|_| parent.levels.len() >= MAX_ENTRIES) {
+            let message = format!("descriptors are nested more than {MAX_ENTRIES} deep");
+            context.problem(first.key.location, message, None);
             return;
         }
         for one in list {
-            self.descriptor(adding, above, one);
+            self.descriptor(context, parent, one);
         }
     }
 
     fn descriptor(
         &mut self,
-        adding: &mut FileContext<'_>,
-        above: &ParentNode<'_>,
+        context: &mut FileContext<'_>,
+        parent: &ParentNode<'_>,
         one: DescriptorBlock,
     ) {
         if one.key.value.is_empty() {
-            adding.problem(one.key.location, "a descriptor must have a `key`", None);
+            context.problem(one.key.location, "a descriptor must have a `key`", None);
         }
-        let reads = match &*one.value.value {
+        let text = match &*one.value.value {
             "" => one.key.value.to_string(),
             value => format!("{}_{value}", one.key.value),
         };
-        let name = format!("{}.{reads}", above.name);
+        let name = format!("{}.{text}", parent.name);
         let shared = one.share_threshold;
-        if shared.value && !reads.contains('*') {
+        if shared.value && !text.contains('*') {
             let message = format!(
-                "`share_threshold` needs a `*` in the value, and there is none in `{reads}`"
+                "`share_threshold` needs a `*` in the value, and there is none in `{text}`"
             );
-            let help = "values that a pattern matches can count together; a single value, or none, already does";
-            adding.problem(shared.location, message, Some(help.into()));
+            let help =
+                "only values that match a pattern can share a counter; one value needs no sharing";
+            context.problem(shared.location, message, Some(help.into()));
         }
-        let traits = NodeOptions {
+        let options = NodeOptions {
             shared: shared.value,
             value_to_metric: one.value_to_metric,
         };
-        let node = match self.policy.tree.add(above.node, &reads, traits) {
+        let node = match self.policy.tree.add(parent.node, &text, options) {
             Ok(node) => {
-                let here = (adding.file.into(), one.key.location.line);
-                self.node_locations.insert(node, here);
+                let location = (context.file.into(), one.key.location.line);
+                self.node_locations.insert(node, location);
                 node
             }
             Err(known) => {
-                // An empty key has been reported, and a second one is no duplicate of it.
+                // An empty key was already reported; a second one is not a duplicate.
                 if !one.key.value.is_empty() {
                     let first = self.node_locations.get(&known);
                     let help = first.map(|(file, line)| {
                         format!("it is already in {file}, line {line}; key and value are compared as one text")
                     });
                     let message = format!("duplicate descriptor composite key `{name}`");
-                    adding.problem(one.key.location, message, help);
+                    context.problem(one.key.location, message, help);
                 }
                 known
             }
         };
-        let mut levels = above.levels.to_vec();
+        let mut levels = parent.levels.to_vec();
         levels.push(RuleLevel {
             key: one.key.value.clone(),
             value: one.value.value.clone(),
             shared: shared.value,
         });
-        let below = ParentNode {
+        let node_context = ParentNode {
             node,
             name: &name,
             levels: &levels,
         };
         let limit = one.rate_limit.as_ref();
-        if let Some(rule) = limit.and_then(|limit| self.rule(adding, &below, &one, limit)) {
+        if let Some(rule) = limit.and_then(|limit| self.rule(context, &node_context, &one, limit)) {
             self.policy.tree.set_rule(node, rule);
         }
-        self.descriptors(adding, &below, one.descriptors);
+        self.descriptors(context, &node_context, one.descriptors);
     }
 
     fn rule(
         &mut self,
-        adding: &mut FileContext<'_>,
+        context: &mut FileContext<'_>,
         at: &ParentNode<'_>,
         one: &DescriptorBlock,
         limit: &RateLimit,
     ) -> Option<u32> {
-        adding.replaces(limit);
-        let quota = self.quota(adding, at.name, limit)?;
+        context.replaces(limit);
+        let quota = self.quota(context, at.name, limit)?;
         let index = self.policy.rules.len();
         if index == MAX_RULES {
             let message = format!("there are more than {MAX_RULES} limits");
             let help = "a descriptor without a value counts every value by itself";
-            adding.problem(limit.place, message, Some(help.into()));
+            context.problem(limit.location, message, Some(help.into()));
         }
         if index >= MAX_RULES {
             return None;
@@ -216,7 +217,7 @@ impl EnvoyPolicyBuilder {
 
     fn quota(
         &mut self,
-        adding: &mut FileContext<'_>,
+        context: &mut FileContext<'_>,
         name: &str,
         limit: &RateLimit,
     ) -> Option<RuleQuota> {
@@ -230,8 +231,8 @@ impl EnvoyPolicyBuilder {
             (true, None) => Some(RuleQuota::Unlimited),
             (true, Some(_)) => {
                 let message = "`unit` must not be given together with `unlimited`";
-                let help = "what is unlimited is not counted; leave one of them out";
-                adding.problem(limit.unit.location, message, Some(help.into()));
+                let help = "an unlimited rule is not counted; remove one of the two";
+                context.problem(limit.unit.location, message, Some(help.into()));
                 None
             }
             (false, None) => {
@@ -240,7 +241,7 @@ impl EnvoyPolicyBuilder {
                     unit => format!("invalid rate limit unit `{unit}`"),
                 };
                 let help = format!("units are {}", units());
-                adding.problem(limit.unit.location, message, Some(help));
+                context.problem(limit.unit.location, message, Some(help));
                 None
             }
             (false, Some(unit)) => {
@@ -254,7 +255,7 @@ impl EnvoyPolicyBuilder {
                         state: self.state(identity.into()),
                     }),
                     Err(reason) => {
-                        adding.problem(limit.place, reason.to_string(), None);
+                        context.problem(limit.location, reason.to_string(), None);
                         None
                     }
                 }
@@ -262,8 +263,8 @@ impl EnvoyPolicyBuilder {
         }
     }
 
-    /// The state of an identity. Names are joined by dots, so two rules may have the same; their counters' keys still
-    /// differ, because these tell domains and entries apart.
+    /// The state index of an identity. Names are joined by dots, so two rules may have the same identity. Their counter keys
+    /// still differ, because these keep domains and entries apart.
     fn state(&mut self, identity: Box<str>) -> RuleStateIndex {
         if let Some(state) = self.states.get(&identity) {
             return *state;
@@ -274,7 +275,7 @@ impl EnvoyPolicyBuilder {
         state
     }
 
-    /// A number for a limit's name, so that requests compare numbers.
+    /// The id of a limit's name, so that requests compare numbers instead of names.
     fn name_id(&mut self, name: &str) -> u32 {
         let next = u32::try_from(self.name_ids.len()).unwrap_or(u32::MAX);
         *self.name_ids.entry(name.into()).or_insert(next)
@@ -284,12 +285,12 @@ impl EnvoyPolicyBuilder {
 impl FileContext<'_> {
     fn problem(
         &mut self,
-        place: SourceLocation,
+        location: SourceLocation,
         message: impl Into<Box<str>>,
         help: Option<String>,
     ) {
         self.problems.push(Diagnostic {
-            location: place,
+            location,
             message: message.into(),
             help: help.map(Into::into),
         });
@@ -298,7 +299,7 @@ impl FileContext<'_> {
     fn replaces(&mut self, limit: &RateLimit) {
         for replaced in &limit.replaces {
             if replaced.value.is_empty() {
-                let help = "say which limit with `name:`";
+                let help = "name the limit with `name:`";
                 let message = "an entry of `replaces` must have a `name`";
                 self.problem(replaced.location, message, Some(help.into()));
             } else if replaced.value == limit.name {

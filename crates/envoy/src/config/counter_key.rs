@@ -1,20 +1,20 @@
-//! The key of a counter: its domain and entries, told apart by their lengths, in room that is made once.
+//! The key of a counter: the domain and entries, each with a length prefix, in a fixed-size buffer.
 //!
-//! The reference joins everything by underscores, so that a caller who controls one value can count as another. Here no
-//! two different descriptors share a counter unless the file says so. Must not know: trees, windows.
+//! envoyproxy/ratelimit joins them by underscores, so that a caller who controls one value can count as another. Here two
+//! descriptors share a counter only if the file says so. Must not know: trees, windows.
 
 use std::fmt;
 use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// How many bytes a key takes at most. What would be longer is digested, never cut.
+/// The longest key in bytes. A longer key is replaced by its digest, never cut.
 pub const MAX_COUNTER_KEY_LEN: usize = 512;
 
-/// A length that no part has, which marks a digest.
+/// Marks a digest: a length that no part has.
 const DIGEST: [u8; 2] = [0xff; 2];
 
-/// Room for one key.
+/// A buffer for one key.
 #[derive(Clone)]
 pub struct CounterKey {
     bytes: [u8; MAX_COUNTER_KEY_LEN],
@@ -22,7 +22,7 @@ pub struct CounterKey {
 }
 
 impl CounterKey {
-    /// An empty one.
+    /// An empty key.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -37,8 +37,8 @@ impl CounterKey {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// Makes the key of these parts. The digest of long ones is keyed by a secret, which all that share a store must
-    /// share.
+    /// Builds the key of these parts. `secret` keys the digest of long keys; all processes that share a store must use the
+    /// same.
     pub(super) fn fill<'a>(
         &mut self,
         secret: [u8; 16],
@@ -54,7 +54,7 @@ impl CounterKey {
         }
         let mut digest = SipHasher24::new_with_key(&secret);
         for part in parts {
-            // Lengths first, so that no two lists of parts feed the same bytes.
+            // Length prefixes, so that two lists of parts never have the same digest.
             digest.write(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
             digest.write(part.as_bytes());
         }
@@ -83,7 +83,7 @@ impl Default for CounterKey {
 }
 
 impl fmt::Debug for CounterKey {
-    /// Keys name people and secrets: only the length is shown.
+    /// Keys may contain personal data and secrets, so only the length is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CounterKey({} bytes)", self.len)
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_digested_under_the_secret() {
+    fn a_key_that_is_too_long_is_replaced_by_a_keyed_digest() {
         let long = "x".repeat(MAX_COUNTER_KEY_LEN);
         let fits = "x".repeat(MAX_COUNTER_KEY_LEN - 5);
         assert_eq!(key(&["d", &fits], 0).len(), MAX_COUNTER_KEY_LEN);

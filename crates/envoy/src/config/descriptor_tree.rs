@@ -1,8 +1,8 @@
-//! The tree of descriptors, and the way of a request's entries through it.
+//! The tree of descriptors, and the path of a request's entries through it.
 //!
-//! One level for each entry: first a node that reads exactly `key_value`, then the patterns of that level in the order
-//! of the file, then a node for the key alone. There is no way back: a node that was taken is kept even if nothing below it
-//! fits. Walking allocates nothing. Must not know: files, counters, what rules say.
+//! There is one level for each entry. A level first tries the node with exactly `key_value`, then its patterns in the order of
+//! the file, then the node with only the key. The search never backtracks, even if nothing below the chosen node matches.
+//! Walking allocates nothing. Must not know: files, counters, rules.
 
 use std::collections::HashMap;
 
@@ -10,57 +10,57 @@ use super::pattern::{JoinedEntry, Pattern};
 use super::pattern_index::PatternIndex;
 use super::request::{DescriptorEntry, MAX_ENTRIES};
 
-/// All domains.
+/// The descriptor trees of all domains.
 #[derive(Debug, Default)]
 pub(super) struct DescriptorTree {
     nodes: Vec<DescriptorNode>,
-    /// Nodes by their parent and the hash of what they read.
+    /// Nodes by their parent and the hash of their text.
     index: HashMap<(u32, u64), u32>,
     domains: HashMap<Box<str>, u32>,
 }
 
-/// One node.
+/// A node of the tree.
 #[derive(Debug, Default)]
 struct DescriptorNode {
     text: Box<str>,
-    /// A node with the same parent and the same hash.
+    /// Another node with the same parent and hash.
     next_with_same_hash: Option<u32>,
     patterns: PatternIndex,
     has_children: bool,
     rule: Option<u32>,
-    traits: NodeOptions,
+    options: NodeOptions,
 }
 
-/// What a node says besides its limit.
+/// Options of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NodeOptions {
-    /// `share_threshold`: all values that match its pattern count together.
+    /// `share_threshold`: all values that match its pattern share a counter.
     pub(super) shared: bool,
     /// `value_to_metric`
     pub(super) value_to_metric: bool,
 }
 
-/// The way that entries took, node by node.
+/// The path of a request's entries: the node of each entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DescriptorPath {
     nodes: [u32; MAX_ENTRIES],
-    /// Which entries matched by a pattern; one bit each.
+    /// The entries that matched a pattern; one bit each.
     by_pattern: u16,
-    /// Which entries matched by the key alone.
+    /// The entries that matched by their key only.
     by_key: u16,
-    /// Which entries count together with all others that match their pattern.
+    /// The entries that are counted by their pattern.
     shared: u16,
 }
 
 impl DescriptorPath {
-    /// Whether any entry counts by its pattern.
+    /// Whether any entry is counted by its pattern.
     pub(super) const fn is_shared(&self) -> bool {
         self.shared != 0
     }
 }
 
 impl DescriptorTree {
-    /// The names of all domains, in no order.
+    /// The names of all domains, unordered.
     pub(super) fn domains(&self) -> impl Iterator<Item = &str> {
         self.domains.keys().map(|name| &**name)
     }
@@ -70,131 +70,131 @@ impl DescriptorTree {
         self.domains.get(name).copied()
     }
 
-    /// A new domain's root. An old one of the same name is no longer found.
+    /// Adds a domain and returns its root. It replaces a domain of the same name.
     pub(super) fn add_domain(&mut self, name: &str) -> u32 {
         let root = self.push(DescriptorNode::default());
         self.domains.insert(name.into(), root);
         root
     }
 
-    /// Adds a node below another, unless there is one that reads the same: then says which.
+    /// Adds a node below another. The error is the existing node with the same text.
     pub(super) fn add(
         &mut self,
         parent: u32,
         reads: &str,
-        traits: NodeOptions,
+        options: NodeOptions,
     ) -> Result<u32, u32> {
         let text = JoinedEntry::from_text(reads);
         if let Some(known) = self.child(parent, &text) {
             return Err(known);
         }
-        let place = (parent, text.hash());
+        let key = (parent, text.hash());
         let node = self.push(DescriptorNode {
             text: reads.into(),
-            next_with_same_hash: self.index.get(&place).copied(),
-            traits,
+            next_with_same_hash: self.index.get(&key).copied(),
+            options,
             ..DescriptorNode::default()
         });
-        self.index.insert(place, node);
-        if let Some(above) = self.node_mut(parent) {
-            above.has_children = true;
+        self.index.insert(key, node);
+        if let Some(parent_node) = self.node_mut(parent) {
+            parent_node.has_children = true;
             if let Some(pattern) = Pattern::parse(reads) {
-                above.patterns.push(pattern, node);
+                parent_node.patterns.push(pattern, node);
             }
         }
         Ok(node)
     }
 
-    /// Gives a node its rule.
+    /// Sets the rule of a node.
     pub(super) fn set_rule(&mut self, node: u32, rule: u32) {
         if let Some(node) = self.node_mut(node) {
             node.rule = Some(rule);
         }
     }
 
-    /// The rule that applies to a list of entries, and the way there. It applies only where the entries end.
+    /// The rule that applies to the entries, and their path. The rule must be at the node of the last entry.
     pub(super) fn find(
         &self,
         domain: u32,
         entries: &[DescriptorEntry<'_>],
     ) -> Option<(u32, DescriptorPath)> {
-        let mut way = DescriptorPath::default();
+        let mut path = DescriptorPath::default();
         let mut at = domain;
-        for ((index, entry), step) in entries.iter().enumerate().zip(&mut way.nodes) {
+        for ((index, entry), step) in entries.iter().enumerate().zip(&mut path.nodes) {
             let bit = 1_u16.checked_shl(u32::try_from(index).ok()?)?;
             let both = JoinedEntry::from_entry(entry);
-            let here = self.node(at)?;
-            if !here.has_children {
+            let current = self.node(at)?;
+            if !current.has_children {
                 return None;
             }
             at = if let Some(node) = self.child(at, &both) {
                 node
-            } else if let Some(node) = here.patterns.find(&both) {
-                way.by_pattern |= bit;
-                if self.node(node)?.traits.shared {
-                    way.shared |= bit;
+            } else if let Some(node) = current.patterns.find(&both) {
+                path.by_pattern |= bit;
+                if self.node(node)?.options.shared {
+                    path.shared |= bit;
                 }
                 node
             } else {
-                way.by_key |= bit;
+                path.by_key |= bit;
                 self.child(at, &JoinedEntry::from_text(entry.key))?
             };
             *step = at;
         }
         let rule = self.node(at)?.rule?;
-        Some((rule, way))
+        Some((rule, path))
     }
 
-    /// What counts as an entry's value: its pattern where the pattern's threshold is shared, else the value itself.
+    /// The text by which an entry's value is counted: the pattern if its threshold is shared, else the value.
     pub(super) fn counted_value<'a>(
         &'a self,
-        way: &DescriptorPath,
+        path: &DescriptorPath,
         index: usize,
         entry: &DescriptorEntry<'a>,
     ) -> &'a str {
-        if !has_bit(way.shared, index) {
+        if !has_bit(path.shared, index) {
             return entry.value;
         }
-        match self.value_pattern(way, index, entry) {
+        match self.value_pattern(path, index, entry) {
             "" => entry.value,
             pattern => pattern,
         }
     }
 
-    /// What stands for an entry's value in the name of its rule's metric.
+    /// The text of an entry's value in the metric's name.
     pub(super) fn metric_value<'a>(
         &'a self,
-        way: &DescriptorPath,
+        path: &DescriptorPath,
         index: usize,
         entry: &DescriptorEntry<'a>,
     ) -> &'a str {
         let to_metric = || {
-            let node = way.nodes.get(index).and_then(|&node| self.node(node));
-            node.is_some_and(|node| node.traits.value_to_metric)
+            let node = path.nodes.get(index).and_then(|&node| self.node(node));
+            node.is_some_and(|node| node.options.value_to_metric)
         };
-        if has_bit(way.by_pattern, index) {
-            if has_bit(way.shared, index) {
-                self.counted_value(way, index, entry)
+        if has_bit(path.by_pattern, index) {
+            if has_bit(path.shared, index) {
+                self.counted_value(path, index, entry)
             } else if to_metric() {
                 entry.value
             } else {
-                self.value_pattern(way, index, entry)
+                self.value_pattern(path, index, entry)
             }
-        } else if has_bit(way.by_key, index) && !to_metric() {
+        } else if has_bit(path.by_key, index) && !to_metric() {
             ""
         } else {
             entry.value
         }
     }
 
-    /// The part of a node's pattern that stands for the value.
+    /// The value part of a node's pattern.
     fn value_pattern<'a>(
         &'a self,
-        way: &DescriptorPath,
+        path: &DescriptorPath,
         index: usize,
         entry: &DescriptorEntry<'_>,
     ) -> &'a str {
-        let node = way.nodes.get(index).and_then(|&node| self.node(node));
+        let node = path.nodes.get(index).and_then(|&node| self.node(node));
         let reads = node.map_or("", |node| &node.text);
         let value = reads
             .strip_prefix(entry.key)
@@ -215,7 +215,7 @@ impl DescriptorTree {
     }
 
     fn push(&mut self, node: DescriptorNode) -> u32 {
-        // A file's size bounds the nodes far below this.
+        // The size of files bounds the number of nodes far below this.
         let id = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         self.nodes.push(node);
         id

@@ -1,4 +1,4 @@
-//! Each limit in plain words.
+//! Explains each rule in a sentence.
 //!
 //! Must not know: requests.
 
@@ -9,12 +9,12 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 use super::EnvoyPolicy;
 use super::rule::{EnvoyRule, RuleLevel, RuleQuota};
 
-/// One limit and what it does, as it displays: one line.
+/// The explanation of one rule. It displays as one line.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleExplanation<'a>(&'a EnvoyRule);
 
 impl EnvoyPolicy {
-    /// What each limit does.
+    /// Explains each rule.
     ///
     /// ```
     /// let policy = tollgate_envoy::config::load(&[("edge.yaml", "
@@ -36,14 +36,14 @@ impl EnvoyPolicy {
 }
 
 impl<'a> RuleExplanation<'a> {
-    /// Which limit it is about.
+    /// The rule.
     #[must_use]
     pub const fn rule(&self) -> &'a EnvoyRule {
         self.0
     }
 }
 
-/// For programs: `{"name", "words"}`.
+/// The machine-readable form: `{"name", "words"}`.
 impl Serialize for RuleExplanation<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_struct("RuleExplanation", 2)?;
@@ -59,7 +59,7 @@ impl fmt::Display for RuleExplanation<'_> {
     }
 }
 
-/// What a rule does, without its name.
+/// The sentence about a rule, without its name.
 struct RuleSentence<'a>(&'a EnvoyRule);
 
 impl fmt::Display for RuleSentence<'_> {
@@ -91,22 +91,22 @@ impl fmt::Display for RuleSentence<'_> {
     }
 }
 
-/// For which values it is.
+/// Writes the values to which the rule applies.
 fn conditions(f: &mut fmt::Formatter<'_>, levels: &[RuleLevel]) -> fmt::Result {
-    let mut word = ", where";
+    let mut conjunction = ", where";
     for level in levels.iter().filter(|level| !level.value.is_empty()) {
         let verb = if level.value.contains('*') {
             "is like"
         } else {
             "is"
         };
-        write!(f, "{word} {} {verb} {}", level.key, level.value)?;
-        word = " and";
+        write!(f, "{conjunction} {} {verb} {}", level.key, level.value)?;
+        conjunction = " and";
     }
     Ok(())
 }
 
-/// What counts by itself and what counts together.
+/// Writes which values are counted separately and which together.
 fn counters(f: &mut fmt::Formatter<'_>, levels: &[RuleLevel]) -> fmt::Result {
     let is_open = |level: &&RuleLevel| level.value.is_empty() || level.value.contains('*');
     let mut apart = levels.iter().filter(is_open).filter(|level| !level.shared);
@@ -128,10 +128,10 @@ fn traits(f: &mut fmt::Formatter<'_>, rule: &EnvoyRule) -> fmt::Result {
     if !rule.limit_name.is_empty() {
         write!(f, "; called {}", rule.limit_name)?;
     }
-    let mut word = "; takes the place of";
+    let mut conjunction = "; takes the place of";
     for name in &rule.replaces {
-        write!(f, "{word} {name}")?;
-        word = " and";
+        write!(f, "{conjunction} {name}")?;
+        conjunction = " and";
     }
     if rule.shadow_mode {
         f.write_str("; in shadow: counts, never denies")?;

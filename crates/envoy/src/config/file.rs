@@ -1,8 +1,9 @@
-//! A tree of values becomes what the file says: a domain and its descriptors.
+//! Reads a YAML tree into a domain and its descriptors.
 //!
-//! The format has a closed list of names, and so has each level here. The reference knows only one list for all levels and
-//! silently ignores a name that stands on the wrong one, such as `shadow_mode` inside `rate_limit`, which then is enforced
-//! after all; that is refused here unless it is asked for. Must not know: whether what is said makes sense together.
+//! The format has a closed list of keys for each level. envoyproxy/ratelimit has one list for all levels and silently ignores a
+//! key on the wrong level: `shadow_mode` inside `rate_limit` has no effect, and the limit is enforced. This reader refuses such
+//! keys unless [`LoadOptions::ignore_misplaced`](super::LoadOptions::ignore_misplaced) is set. Must not know: whether values are
+//! consistent with each other.
 
 use tollgate_policy::source::{Diagnostic, Located, SourceLocation, SourceNode, SourceValue};
 
@@ -25,7 +26,7 @@ const DESCRIPTOR: &[&str] = &[
 const RATE_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
 const REPLACED: &[&str] = &["name"];
 
-/// What a file says.
+/// A parsed file.
 #[derive(Debug)]
 pub(super) struct ConfigFile {
     pub(super) domain: Located<Box<str>>,
@@ -51,7 +52,7 @@ pub(super) struct DescriptorBlock {
 /// A descriptor's limit.
 #[derive(Debug)]
 pub(super) struct RateLimit {
-    pub(super) place: SourceLocation,
+    pub(super) location: SourceLocation,
     pub(super) unit: Located<Box<str>>,
     pub(super) requests_per_unit: u32,
     pub(super) unlimited: bool,
@@ -59,14 +60,14 @@ pub(super) struct RateLimit {
     pub(super) replaces: Vec<Located<Box<str>>>,
 }
 
-/// Reads files and collects what is wrong with them.
+/// Reads files and collects their problems.
 pub(super) struct FileReader<'a> {
     pub(super) problems: &'a mut Vec<Diagnostic>,
     pub(super) ignore_misplaced: bool,
 }
 
 impl FileReader<'_> {
-    /// What a whole file says.
+    /// Reads a whole file.
     pub(super) fn file(&mut self, root: &SourceNode) -> ConfigFile {
         let fields = self.fields(root, "a file", ROOT);
         ConfigFile {
@@ -109,7 +110,7 @@ impl FileReader<'_> {
         });
         let replaces = replaces.collect();
         Some(RateLimit {
-            place: node.location,
+            location: node.location,
             unit: self.text(&fields, "unit", node.location),
             requests_per_unit: self.count(&fields, "requests_per_unit"),
             unlimited: self.boolean(&fields, "unlimited").value,
@@ -132,35 +133,35 @@ impl FileReader<'_> {
         }
     }
 
-    /// The fields of a map that belong there.
+    /// The fields of a map, without unexpected keys.
     fn fields<'n>(
         &mut self,
         node: &'n SourceNode,
         what: &str,
-        here: &'static [&str],
+        allowed: &'static [&str],
     ) -> NodeFields<'n> {
         let mut fields = NodeFields(Vec::new());
         let SourceValue::Map(entries) = &node.value else {
             self.problem(
                 node.location,
                 format!("{what} must be a map"),
-                format!("its names are {}", join_quoted(here)),
+                format!("its names are {}", join_quoted(allowed)),
             );
             return fields;
         };
         for entry in entries {
             let name = &*entry.name.value;
-            if !here.contains(&name) {
-                self.report_unexpected_key(&entry.name, what, here);
+            if !allowed.contains(&name) {
+                self.report_unexpected_key(&entry.name, what, allowed);
             } else {
-                // A name that is given twice is reported for the whole file at once.
+                // Duplicate keys are reported elsewhere, for the whole file.
                 fields.0.push((name, &entry.value));
             }
         }
         fields
     }
 
-    fn report_unexpected_key(&mut self, name: &Located<Box<str>>, what: &str, here: &[&str]) {
+    fn report_unexpected_key(&mut self, name: &Located<Box<str>>, what: &str, allowed: &[&str]) {
         let known_elsewhere = [ROOT, DESCRIPTOR, RATE_LIMIT, REPLACED]
             .iter()
             .any(|names| names.contains(&&*name.value));
@@ -168,15 +169,15 @@ impl FileReader<'_> {
             self.problem(
                 name.location,
                 format!("unknown key `{}`", name.value),
-                format!("{what} has {}", join_quoted(here)),
+                format!("{what} has {}", join_quoted(allowed)),
             );
         } else if !self.ignore_misplaced {
             self.problem(
                 name.location,
-                format!("`{}` does not belong into {what}", name.value),
+                format!("`{}` is not allowed in {what}", name.value),
                 format!(
                     "envoyproxy/ratelimit ignores it here; {what} has {}",
-                    join_quoted(here)
+                    join_quoted(allowed)
                 ),
             );
         }
@@ -200,54 +201,54 @@ impl FileReader<'_> {
         name: &str,
         parent: SourceLocation,
     ) -> Located<Box<str>> {
-        let said = self.said(fields, name, yaml_values::parse_text, "a text");
-        said.unwrap_or_else(|| Located::new("".into(), parent))
+        let value = self.read_field(fields, name, yaml_values::parse_text, "a text");
+        value.unwrap_or_else(|| Located::new("".into(), parent))
     }
 
     fn boolean(&mut self, fields: &NodeFields<'_>, name: &str) -> Located<bool> {
-        let said = self.said(
+        let value = self.read_field(
             fields,
             name,
             yaml_values::parse_bool,
             "`true` or `false`, without quotes",
         );
-        said.unwrap_or_default()
+        value.unwrap_or_default()
     }
 
     fn count(&mut self, fields: &NodeFields<'_>, name: &str) -> u32 {
-        let right = "a whole number from 0 to 4294967295, without quotes";
-        let read_field = self.said(fields, name, yaml_values::parse_count, right);
-        read_field.unwrap_or_default().value
+        let expected = "a whole number from 0 to 4294967295, without quotes";
+        let value = self.read_field(fields, name, yaml_values::parse_count, expected);
+        value.unwrap_or_default().value
     }
 
-    fn said<T>(
+    fn read_field<T>(
         &mut self,
         fields: &NodeFields<'_>,
         name: &str,
         read: impl FnOnce(&SourceNode) -> FieldResult<T>,
-        right: &str,
+        expected: &str,
     ) -> Option<Located<T>> {
         let node = fields.get(name)?;
-        if let Ok(said) = read(node) {
-            return said.map(|value| Located::new(value, node.location));
+        if let Ok(value) = read(node) {
+            return value.map(|value| Located::new(value, node.location));
         }
-        self.report_wrong_type(node, name, right);
+        self.report_wrong_type(node, name, expected);
         None
     }
 
-    fn report_wrong_type(&mut self, node: &SourceNode, name: &str, right: &str) {
+    fn report_wrong_type(&mut self, node: &SourceNode, name: &str, expected: &str) {
         let message = match &node.value {
-            SourceValue::Scalar { text, .. } => format!("`{name}`: `{text}` is not {right}"),
-            SourceValue::List(_) => format!("`{name}` is a list, but must be {right}"),
-            SourceValue::Map(_) => format!("`{name}` is a map, but must be {right}"),
-            SourceValue::Null => format!("`{name}` must be {right}"),
+            SourceValue::Scalar { text, .. } => format!("`{name}`: `{text}` is not {expected}"),
+            SourceValue::List(_) => format!("`{name}` is a list, but must be {expected}"),
+            SourceValue::Map(_) => format!("`{name}` is a map, but must be {expected}"),
+            SourceValue::Null => format!("`{name}` must be {expected}"),
         };
         self.problems
             .push(Diagnostic::without_help(node.location, message));
     }
 
-    fn problem(&mut self, place: SourceLocation, message: String, help: String) {
-        self.problems.push(Diagnostic::new(place, message, help));
+    fn problem(&mut self, location: SourceLocation, message: String, help: String) {
+        self.problems.push(Diagnostic::new(location, message, help));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a rule says about itself to whoever reads Envoy's dynamic metadata: any tree of values, kept as it is.
+//! A rule's `metadata`, which Envoy gets as dynamic metadata: a tree of values, kept as it is.
 //!
 //! Must not know: what the values mean, protobuf.
 
@@ -6,7 +6,7 @@ use tollgate_policy::source::{SourceNode, SourceValue};
 
 use super::yaml_values::parse_number;
 
-/// A value of a rule's `metadata`. Numbers are what protobuf's `Struct` makes of them.
+/// A value of a rule's `metadata`. Numbers are floats, as in protobuf's `Struct`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Metadata {
     /// `null`
@@ -24,7 +24,7 @@ pub enum Metadata {
 }
 
 impl Metadata {
-    /// What a node of a file says.
+    /// The value of a file's node.
     pub(super) fn from_node(node: &SourceNode) -> Self {
         match &node.value {
             SourceValue::Null => Self::Null,
@@ -43,7 +43,7 @@ impl Metadata {
         }
     }
 
-    /// Adds what another says. What is already there stays; maps within maps are merged in the same way.
+    /// Merges another map into this one. Existing values stay; nested maps are merged in the same way.
     ///
     /// ```
     /// use tollgate_envoy::config::Metadata::{Map, Number};
@@ -64,7 +64,7 @@ impl Metadata {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is null or an empty map.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {

@@ -1,7 +1,7 @@
-//! The name of the metric that a descriptor counts in, written without making a text of it.
+//! The name of a descriptor's metric, displayed without allocating.
 //!
-//! It is the rule's own name, unless the file asks for the request's values in it: then there are as many metrics as there
-//! are values, and whoever keeps them has to bound them. Must not know: how metrics are kept.
+//! It is the rule's name, unless the file asks for the request's values in it. Then there is a metric for each value, and
+//! the consumer must bound their number. Must not know: how metrics are stored.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use super::descriptor_tree::{DescriptorPath, DescriptorTree};
 use super::request::DescriptorEntry;
 use super::rule::EnvoyRule;
 
-/// A metric's name, as it displays.
+/// A metric's name.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricName<'a> {
     pub(super) tree: &'a DescriptorTree,
     pub(super) domain: &'a str,
     pub(super) entries: &'a [DescriptorEntry<'a>],
-    /// None for a limit that came with its descriptor.
+    /// `None` for an override.
     pub(super) rule: Option<&'a EnvoyRule>,
     pub(super) path: DescriptorPath,
 }
@@ -31,7 +31,7 @@ impl fmt::Display for MetricName<'_> {
                 Some(_) => self.tree.metric_value(&self.path, level, entry),
             };
             write!(f, ".{}", entry.key)?;
-            // The reference keeps the underscore of an empty value in detailed names, unless a threshold is shared.
+            // envoyproxy/ratelimit keeps the underscore of an empty value in detailed names, unless a threshold is shared.
             if !value.is_empty() || (detailed && !self.path.is_shared()) {
                 write!(f, "_{value}")?;
             }

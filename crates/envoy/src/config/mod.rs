@@ -1,21 +1,20 @@
-//! Files of envoyproxy/ratelimit, loaded as they are and decided as it decides.
+//! Configuration files of envoyproxy/ratelimit, and decisions as it makes them.
 //!
-//! The way of a request: [`EnvoyPolicy::plan`] finds the rule of each descriptor and says which counters are to be charged;
-//! whoever has a store charges them; [`Plan::reply`] makes the answer. Limits are fixed windows since 1970, every
-//! descriptor is charged on its own, and what is denied is counted too.
+//! [`EnvoyPolicy::plan`] finds the rule of each descriptor and lists the counters to charge. The caller charges them in its
+//! store. [`ChargePlan::reply`] builds the reply from the store's statuses. Limits are fixed windows aligned to 1970, every
+//! descriptor is charged on its own, and denied requests are charged too.
 //!
-//! # Where this differs
+//! # Differences from envoyproxy/ratelimit
 //!
-//! - Counters are keyed by domain, entries and unit without ambiguity. The reference joins them by underscores, so that
-//!   some different descriptors share a counter there, and so do different units at the instants where their windows
-//!   begin together.
-//! - A window's count survives a clock that goes back.
-//! - `metadata` is also given out where `detailed_metric` or `value_to_metric` is set; the reference loses it there.
-//! - A name that stands twice in one map, or on the wrong level, is refused; the reference silently takes the last one,
-//!   or none. [`Options::ignore_misplaced`] does as it does for the latter.
-//! - Numbers with a fraction may stand unquoted as a `value`; anchors and aliases are refused.
+//! - Counters are keyed by domain, entries and unit without ambiguity. envoyproxy/ratelimit joins them by underscores, so that
+//!   some different descriptors share a counter, and so do different units whose windows begin at the same time.
+//! - A window's count survives a clock that goes backwards.
+//! - `metadata` is also sent with `detailed_metric` or `value_to_metric`; envoyproxy/ratelimit loses it there.
+//! - A duplicate key, or a key on the wrong level, is refused; envoyproxy/ratelimit takes the last one, or none.
+//!   [`LoadOptions::ignore_misplaced`] ignores the latter too.
+//! - An unquoted `value` may be a number with a fraction; anchors and aliases are refused.
 //! - Requests are bounded: [`MAX_DESCRIPTORS`] descriptors of [`MAX_ENTRIES`] entries.
-//! - Hits can be given back, which the reference does not know yet.
+//! - Hits can be refunded, which envoyproxy/ratelimit does not support.
 //!
 //! Must not know: stores, clocks, protobuf.
 
@@ -55,10 +54,10 @@ use std::fmt;
 
 use tollgate_policy::source::{self, Diagnostic, Diagnostics, SourceFormat, SourceValue};
 
-/// The most limits in one policy: their states are told apart by numbers of two bytes.
+/// The most limits in one policy: limit ids have two bytes.
 pub const MAX_RULES: usize = 60_000;
 
-/// All domains, checked and ready to be asked.
+/// The checked rules of all domains.
 #[derive(Debug)]
 pub struct EnvoyPolicy {
     tree: descriptor_tree::DescriptorTree,
@@ -66,25 +65,25 @@ pub struct EnvoyPolicy {
     identities: Vec<Box<str>>,
 }
 
-/// How files are put together.
+/// Options for loading files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LoadOptions {
-    /// Whether several files may describe one domain, as with `MERGE_DOMAIN_CONFIG`.
+    /// Whether several files may define one domain, as with `MERGE_DOMAIN_CONFIG`.
     pub merge_domains: bool,
-    /// Whether a name that belongs to another level is ignored, as the reference does, instead of refused.
+    /// Whether a key on the wrong level is ignored, as envoyproxy/ratelimit does, instead of refused.
     pub ignore_misplaced: bool,
 }
 
-/// What is wrong with files: one for each file with problems, in the order in which they were given; never empty.
+/// The problems of files: one entry for each file with problems, in the order of the files; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidFiles(pub Vec<Diagnostics>);
 
-/// Loads files, each with the name that messages call it by.
+/// Loads files. Each has a name, which error messages use.
 ///
 /// ```
 /// use tollgate_core::limit::State;
 /// use tollgate_core::Timestamp;
-/// use tollgate_envoy::config::{self, RlsCode, JsonDescriptor, DescriptorEntry, Modes, RlsRequest};
+/// use tollgate_envoy::config::{self, RlsCode, Descriptor, DescriptorEntry, Modes, RlsRequest};
 ///
 /// let policy = config::load(&[(
 ///     "edge.yaml",
@@ -97,29 +96,29 @@ pub struct InvalidFiles(pub Vec<Diagnostics>);
 /// )])?;
 ///
 /// let entries = [DescriptorEntry::new("remote_address", "203.0.113.7")];
-/// let descriptors = [JsonDescriptor::new(&entries)];
+/// let descriptors = [Descriptor::new(&entries)];
 /// let request = RlsRequest::new("edge", &descriptors);
 /// let plan = policy.plan(&request).unwrap();
 ///
-/// // Whoever has a store keeps one state for each identity and key; here there is just one.
+/// // A store keeps one state for each identity and key; here there is only one.
 /// let (mut state, now) = (State::default(), Timestamp::from_secs(90));
 /// let charge = plan.charges().next().unwrap();
 /// assert_eq!(policy.identity(charge.state), Some("edge.remote_address/minute"));
 /// let mut codes = Vec::new();
 /// for _ in 0..2 {
-///     let answer = charge.limit.decide(&state, now, charge.op).unwrap();
-///     state.apply(answer.next.unwrap());
+///     let transition = charge.limit.decide(&state, now, charge.op).unwrap();
+///     state.apply(transition.next.unwrap());
 ///     let status = charge.limit.status(&state, now);
 ///     let reply = plan.reply(&[status], now, Modes::default()).unwrap();
 ///     assert_eq!(reply.statuses()[0].until_reset, Some(30));
 ///     codes.push(reply.overall);
 /// }
 /// assert_eq!(codes, [RlsCode::Ok, RlsCode::OverLimit]);
-/// # Ok::<(), config::FilesRefused>(())
+/// # Ok::<(), config::InvalidFiles>(())
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with the files, where it stands, and what would be right.
+/// All problems of the files, with their location and a hint.
 ///
 /// ```
 /// use tollgate_envoy::config;
@@ -155,13 +154,13 @@ pub fn load_with(
     }
 }
 
-/// Whether a text reads like one of these files: it names a `domain` at the top, and no `limits` as policies of ours do.
+/// Whether a text is a file of envoyproxy/ratelimit: it has a top-level `domain`, and no `limits` as Tollgate's policies have.
 ///
 /// ```
 /// use tollgate_envoy::config;
 ///
-/// assert!(config::is_one("domain: edge\ndescriptors: []\n"));
-/// assert!(!config::is_one("limits: []\n"));
+/// assert!(config::is_envoy_config("domain: edge\ndescriptors: []\n"));
+/// assert!(!config::is_envoy_config("limits: []\n"));
 /// ```
 #[must_use]
 pub fn is_envoy_config(text: &str) -> bool {
@@ -196,7 +195,7 @@ fn add(
 }
 
 impl EnvoyPolicy {
-    /// A domain without rules: only limits that come with descriptors are counted in it.
+    /// A policy with one domain and no rules: it counts only overrides of descriptors.
     #[must_use]
     pub fn without_rules(domain: &str) -> Self {
         let mut policy = builder::EnvoyPolicyBuilder::new(false).finish();
@@ -210,21 +209,21 @@ impl EnvoyPolicy {
         &self.rules
     }
 
-    /// The names of all domains, in the order of the alphabet.
+    /// The names of all domains, sorted.
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         let mut domains: Vec<_> = self.tree.domains().collect();
         domains.sort_unstable();
         domains.into_iter()
     }
 
-    /// The stable names of everything that is counted, by [`RuleStateIndex`]: `override/minute` and the like for limits that come
-    /// with a request, then `domain.key_value/minute` for each limited rule. A rule whose unit changes counts anew. Two
-    /// rules whose names read the same share one, and their keys still differ.
+    /// The stable identities of all states, in the order of [`RuleStateIndex`]: `override/minute` and the like for overrides, then
+    /// `domain.key_value/minute` for each rule with a limit. A rule whose unit changes starts a new count. Two rules with the
+    /// same name share an identity, but their counter keys differ.
     pub fn identities(&self) -> impl ExactSizeIterator<Item = &str> {
         self.identities.iter().map(|identity| &**identity)
     }
 
-    /// The name of one state.
+    /// The identity of one state.
     #[must_use]
     pub fn identity(&self, state: RuleStateIndex) -> Option<&str> {
         let index = usize::try_from(state.0).ok()?;

@@ -1,12 +1,12 @@
-//! An entry as the format compares it, `key_value` in one, and patterns with `*` over it. Nothing here allocates.
+//! Compares entries as the format does, as `key_value`, and matches them against patterns with `*`. Nothing here allocates.
 //!
-//! The format joins a key and its value by an underscore and compares only the whole. Key `a` with value `b_c` and key
-//! `a_b` with value `c` are therefore the same to it, and a pattern may reach over the joint. Files are written for
-//! that, so matching does the same; counters are keyed by other means. Must not know: trees, rules.
+//! The format joins key and value by an underscore and compares the result. So key `a` with value `b_c` equals key `a_b` with
+//! value `c`, and a pattern may span the underscore. Existing files rely on that, so matching does the same. Counter keys are
+//! not joined. Must not know: trees, rules.
 
 use super::request::DescriptorEntry;
 
-/// A key and a value with an underscore between them, or a key alone.
+/// A key and a value joined by an underscore, or a text by itself.
 #[derive(Clone, Copy)]
 pub(super) struct JoinedEntry<'a> {
     key: &'a [u8],
@@ -14,7 +14,7 @@ pub(super) struct JoinedEntry<'a> {
 }
 
 impl<'a> JoinedEntry<'a> {
-    /// `key_value`.
+    /// The entry as `key_value`.
     pub(super) const fn from_entry(entry: &DescriptorEntry<'a>) -> Self {
         Self {
             key: entry.key.as_bytes(),
@@ -22,7 +22,7 @@ impl<'a> JoinedEntry<'a> {
         }
     }
 
-    /// `key`.
+    /// A text by itself.
     pub(super) const fn from_text(key: &'a str) -> Self {
         Self {
             key: key.as_bytes(),
@@ -44,13 +44,13 @@ impl<'a> JoinedEntry<'a> {
         all.copied()
     }
 
-    /// FNV-1a. What is in an index comes from the operator's files, and a request adds nothing to it, so nobody can
-    /// make it slow by choosing values; a keyed hash would cost more and protect nothing.
+    /// FNV-1a. The index contains only texts of the operator's files, so requests cannot cause collisions in it. A keyed hash
+    /// would cost more and protect nothing.
     pub(super) fn hash(&self) -> u64 {
         self.bytes().fold(FNV_OFFSET, hash_byte)
     }
 
-    /// The hashes of its beginnings of these lengths, which are in order, as far as it is so long.
+    /// The hashes of its prefixes of these lengths, which are sorted, up to its own length.
     pub(super) fn prefix_hashes<'l>(
         &self,
         lengths: &'l [usize],
@@ -65,17 +65,17 @@ impl<'a> JoinedEntry<'a> {
         })
     }
 
-    /// Whether it reads like this.
+    /// Whether it equals the text.
     pub(super) fn equals(&self, text: &str) -> bool {
         self.len() == text.len() && self.has_at(0, text.as_bytes())
     }
 
-    /// Whether these bytes stand at this place.
+    /// Whether these bytes are at this offset.
     fn has_at(&self, at: usize, part: &[u8]) -> bool {
         let Some(value) = self.value else {
             return slice_has_at(self.key, at, part);
         };
-        // Nearly every comparison lies in the value alone, or begins with the key.
+        // Nearly every comparison is within the value, or starts at the key.
         let begins = self.key.len().saturating_add(1);
         match at.checked_sub(begins) {
             Some(at) => slice_has_at(value, at, part),
@@ -86,7 +86,7 @@ impl<'a> JoinedEntry<'a> {
         }
     }
 
-    /// Where these bytes first stand within `from..to`.
+    /// The first offset of these bytes within `from..to`.
     fn find(&self, from: usize, to: usize, part: &[u8]) -> Option<usize> {
         let last = to.checked_sub(part.len())?;
         (from..=last).find(|&at| self.has_at(at, part))
@@ -103,7 +103,7 @@ fn slice_has_at(text: &[u8], at: usize, part: &[u8]) -> bool {
     text.get(at..).is_some_and(|rest| rest.starts_with(part))
 }
 
-/// A text in which every `*` stands for any characters, or none.
+/// A pattern: every `*` matches any number of characters.
 #[derive(Debug)]
 pub(super) struct Pattern {
     first: Box<str>,
@@ -113,11 +113,11 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// The pattern of a text, if there is a `*` in it.
+    /// The pattern of a text. `None` if the text has no `*`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (first, rest) = text.split_once('*')?;
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        // Stars side by side leave empty parts, which are found anywhere.
+        // Adjacent stars leave empty parts, which match anywhere.
         let middle: Box<[Box<str>]> = middle
             .split('*')
             .filter(|part| !part.is_empty())
@@ -136,13 +136,12 @@ impl Pattern {
         })
     }
 
-    /// What stands before the first star.
+    /// The text before the first star.
     pub(super) fn prefix(&self) -> &str {
         &self.first
     }
 
-    /// Whether an entry reads like this. The parts between two stars are looked for from the left, which finds a way if
-    /// there is one.
+    /// Whether an entry matches. Searching the parts between stars from the left finds a match if there is one.
     pub(super) fn matches(&self, text: &JoinedEntry<'_>) -> bool {
         let Some(end) = text.len().checked_sub(self.last.len()) else {
             return false;
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_stand_for_anything_and_for_nothing() {
+    fn a_star_matches_any_text_and_the_empty_text() {
         assert!(matches("path_/api/*", "path", "/api/"));
         assert!(matches("path_/api/*", "path", "/api/x/y"));
         assert!(!matches("path_/api/*", "path", "/ap"));
@@ -199,30 +198,30 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_reaches_over_the_joint_of_key_and_value() {
+    fn a_pattern_may_span_key_and_value() {
         assert!(matches("a_b*", "a_b", "c"));
         assert!(matches("a*c", "a", "c"));
         assert!(matches("a*_c", "a", "c"));
     }
 
-    /// By trying every length for every star.
-    fn slowly(pattern: &[u8], text: &[u8]) -> bool {
+    /// Matches by trying every length for every star.
+    fn matches_slowly(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),
-            Some((b'*', rest)) => (0..=text.len()).any(|skip| slowly(rest, &text[skip..])),
-            Some((byte, rest)) => text.first() == Some(byte) && slowly(rest, &text[1..]),
+            Some((b'*', rest)) => (0..=text.len()).any(|skip| matches_slowly(rest, &text[skip..])),
+            Some((byte, rest)) => text.first() == Some(byte) && matches_slowly(rest, &text[1..]),
         }
     }
 
     proptest! {
         #[test]
-        fn patterns_match_what_trying_everything_finds(
+        fn patterns_match_as_by_exhaustive_search(
             pattern in "[ab_*]{0,6}\\*[ab_*]{0,4}",
             key in "[ab_]{0,4}",
             value in "[ab_*]{0,8}",
         ) {
             let whole = format!("{key}_{value}");
-            let expected = slowly(pattern.as_bytes(), whole.as_bytes());
+            let expected = matches_slowly(pattern.as_bytes(), whole.as_bytes());
             prop_assert_eq!(matches(&pattern, &key, &value), expected);
             let joined_entry = entry(&key, &value);
             let joined = JoinedEntry::from_entry(&joined_entry);

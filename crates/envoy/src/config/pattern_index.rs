@@ -1,7 +1,7 @@
-//! The patterns of one level: the first of the file that an entry is like, found without trying all of them.
+//! Finds the first pattern of a level that an entry matches, without trying all of them.
 //!
-//! Patterns are kept by what stands before their first star. An entry is hashed from its beginning, and at each length
-//! that some pattern's beginning has, those that begin likewise are tried, in the order of the file. Must not know: rules.
+//! Patterns are indexed by the text before their first star. An entry's prefixes are hashed, and at each length that
+//! occurs in the index, the patterns with that prefix are tried in the order of the file. Must not know: rules.
 
 use std::collections::HashMap;
 
@@ -11,36 +11,36 @@ use super::pattern::{JoinedEntry, Pattern};
 #[derive(Debug, Default)]
 pub(super) struct PatternIndex {
     list: Vec<(Pattern, u32)>,
-    /// How long beginnings are, each length once, in order.
+    /// The lengths of prefixes, sorted and without duplicates.
     prefix_lengths: Vec<usize>,
-    /// Which patterns begin so, in the order of the file, by the hash of their beginning.
+    /// The patterns of each prefix, in the order of the file, by the prefix's hash.
     by_prefix: HashMap<u64, Vec<usize>>,
 }
 
 impl PatternIndex {
-    /// Adds the last pattern of the file so far.
+    /// Adds a pattern after all others.
     pub(super) fn push(&mut self, pattern: Pattern, node: u32) {
         let beginning = pattern.prefix();
-        if let Err(place) = self.prefix_lengths.binary_search(&beginning.len()) {
-            self.prefix_lengths.insert(place, beginning.len());
+        if let Err(index) = self.prefix_lengths.binary_search(&beginning.len()) {
+            self.prefix_lengths.insert(index, beginning.len());
         }
-        let alike = self
+        let candidates = self
             .by_prefix
             .entry(JoinedEntry::from_text(beginning).hash());
-        alike.or_default().push(self.list.len());
+        candidates.or_default().push(self.list.len());
         self.list.push((pattern, node));
     }
 
-    /// The node of the first pattern that an entry is like.
+    /// The node of the first pattern that an entry matches.
     pub(super) fn find(&self, text: &JoinedEntry<'_>) -> Option<u32> {
         let mut first = None;
         for hash in text.prefix_hashes(&self.prefix_lengths) {
-            let Some(alike) = self.by_prefix.get(&hash) else {
+            let Some(candidates) = self.by_prefix.get(&hash) else {
                 continue;
             };
             let before = |index: &&usize| first.is_none_or(|(found, _)| **index < found);
-            let mut alike = alike.iter().take_while(before);
-            let found = alike.find_map(|&index| {
+            let mut candidates = candidates.iter().take_while(before);
+            let found = candidates.find_map(|&index| {
                 let (pattern, node) = self.list.get(index)?;
                 pattern.matches(text).then_some((index, *node))
             });
@@ -59,7 +59,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_pattern_is_found_as_by_trying_all(
+        fn the_first_matching_pattern_is_found_as_by_trying_all(
             patterns in vec("[ab_]{0,4}\\*[ab*]{0,3}", 0..12),
             key in "[ab]{0,3}",
             value in "[ab_]{0,6}",

@@ -1,7 +1,7 @@
-//! What a request is to be charged: for each of its descriptors the rule that applies, the counter, and how much.
+//! Plans a request: for each descriptor the rule that applies, the counter to charge, and the hits.
 //!
-//! A plan is made without asking anybody; the store is asked by whoever carries it out, and [`Plan::reply`] makes the answer
-//! of what the store says. Nothing here allocates. Must not know: stores, clocks.
+//! A plan does no IO. The caller charges the counters in its store, and [`ChargePlan::reply`] builds the reply from the store's
+//! statuses. Nothing here allocates. Must not know: stores, clocks.
 
 use tollgate_core::limit::{Limit, Op};
 
@@ -13,7 +13,7 @@ use super::request::{BadRequest, Descriptor, LimitOverride, MAX_DESCRIPTORS, Rls
 use super::rule::{EnvoyRule, RuleQuota, RuleStateIndex};
 use super::window_unit::WindowUnit;
 
-/// What is to be done about a request.
+/// The charges of a request.
 #[derive(Debug)]
 pub struct ChargePlan<'a> {
     pub(super) policy: &'a EnvoyPolicy,
@@ -21,27 +21,27 @@ pub struct ChargePlan<'a> {
     pub(super) descriptors: [PlannedDescriptor<'a>; MAX_DESCRIPTORS],
 }
 
-/// What is to be done about one descriptor.
+/// The treatment of one descriptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlannedDescriptor<'a> {
     pub(super) treatment: Treatment,
-    /// The rule that it matches, unless it brings its own limit.
+    /// The rule that it matches, unless it has an override.
     pub(super) rule: Option<&'a EnvoyRule>,
     pub(super) path: DescriptorPath,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Treatment {
-    /// No rule applies, or another rule takes its place: it is admitted, and nothing is said about a limit.
+    /// No rule applies, or another rule replaces it: the descriptor is admitted, and its status has no limit.
     #[default]
     Free,
-    /// It is admitted without being counted.
+    /// The rule is `unlimited`: the descriptor is admitted and not counted.
     Unlimited,
-    /// It is counted.
+    /// The descriptor is counted.
     Counted(CountedDescriptor),
 }
 
-/// A charge without what follows from the rest: a plan has room for many and is made for every request, so it is small.
+/// The part of a charge that cannot be derived from other fields. It is small, because a plan is built for every request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedDescriptor {
     pub(super) hits: u64,
@@ -49,36 +49,36 @@ pub(super) struct CountedDescriptor {
     pub(super) state: RuleStateIndex,
     pub(super) unit: WindowUnit,
     pub(super) round: u8,
-    /// Whether the hits are given back.
+    /// Whether the hits are refunded.
     pub(super) is_refund: bool,
 }
 
-/// One counter to be charged.
+/// A counter to charge.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge {
-    /// For which descriptor of the request.
+    /// The index of the descriptor in the request.
     pub descriptor: usize,
-    /// Under which identity it is counted.
+    /// The index of the identity under which it is counted.
     pub state: RuleStateIndex,
-    /// How often the same counter occurs before in the same request. A store takes a counter once in a batch, so what
-    /// has a number above zero must be asked after the rest; all of one number can be asked at once. None of them can deny,
-    /// so it makes no difference whether a batch is charged as a whole.
+    /// How often the same counter occurs earlier in the request. A store takes a counter once in a batch, so charges with the
+    /// same round form one batch, and rounds are sent in order. No charge can deny, so it does not matter that a batch is
+    /// charged as a whole.
     pub round: u8,
-    /// The counter. Its limit is one more than the one that clients are told.
+    /// The counter. Its limit is one more than the rule's.
     pub limit: Limit,
-    /// What to do with it: charge hits whether or not they are there, or give them back.
+    /// The operation: charge hits unconditionally, or refund them.
     pub op: Op,
-    /// How many are admitted in each window.
+    /// The rule's limit for each window.
     pub requests_per_unit: u32,
-    /// How long the window is.
+    /// The length of the window.
     pub unit: WindowUnit,
 }
 
 impl EnvoyPolicy {
-    /// What a request is to be charged.
+    /// Plans the charges of a request.
     ///
     /// # Errors
-    /// The request makes no sense; the reference answers it with an error too, or does not bound it at all.
+    /// The request is invalid. envoyproxy/ratelimit also returns an error, or has no such bound.
     pub fn plan<'a>(&'a self, request: &RlsRequest<'a>) -> Result<ChargePlan<'a>, BadRequest> {
         request.check()?;
         let mut plan = ChargePlan {
@@ -98,7 +98,7 @@ impl EnvoyPolicy {
 }
 
 impl<'a> ChargePlan<'a> {
-    /// The counters to be charged, in the order of their descriptors.
+    /// The counters to charge, in the order of their descriptors.
     pub fn charges(&self) -> impl Iterator<Item = Charge> {
         let parts = self.descriptors.iter().take(self.request.descriptors.len());
         parts.enumerate().filter_map(|(descriptor, part)| {
@@ -107,7 +107,7 @@ impl<'a> ChargePlan<'a> {
             };
             let limit = match part.rule.map(|rule| rule.quota) {
                 Some(RuleQuota::Limited { counter, .. }) => counter,
-                // Whether this can be kept was seen when the plan was made.
+                // Cannot fail: the plan has built the same limit before.
                 _ => counted.unit.limit(counted.requests_per_unit).ok()?,
             };
             Some(Charge {
@@ -126,27 +126,27 @@ impl<'a> ChargePlan<'a> {
         })
     }
 
-    /// Makes the key under which a charge is counted. `secret` keys the digests of long keys; all that share a store
-    /// must use the same.
+    /// Builds the key under which a charge is counted. `secret` keys the digests of long keys; all processes that share a
+    /// store must use the same.
     pub fn key(&self, charge: &Charge, secret: [u8; 16], key: &mut CounterKey) {
         let index = charge.descriptor;
         let domain = std::iter::once(self.request.domain);
         key.fill(secret, domain.chain(self.counted_parts(index)));
     }
 
-    /// The policy that it was made by.
+    /// The policy of the plan.
     #[must_use]
     pub const fn policy(&self) -> &'a EnvoyPolicy {
         self.policy
     }
 
-    /// The rule that a descriptor falls under, even if another takes its place. None if it brings its own limit.
+    /// The rule that a descriptor matches, even if another replaces it. `None` if the descriptor has an override.
     #[must_use]
     pub fn rule(&self, descriptor: usize) -> Option<&'a EnvoyRule> {
         self.descriptors.get(descriptor)?.rule
     }
 
-    /// The name of the metric that a descriptor counts in, if it falls under a limit.
+    /// The name of a descriptor's metric, if a limit applies to it.
     #[must_use]
     pub fn metric(&self, descriptor: usize) -> Option<MetricName<'_>> {
         let part = self.descriptors.get(descriptor)?;
@@ -171,16 +171,16 @@ impl<'a> ChargePlan<'a> {
             return Ok(());
         };
         let found = self.policy.tree.find(domain, own.entries);
-        let matched = found.and_then(|(rule, way)| Some((self.policy.rule(rule)?, way)));
+        let matched = found.and_then(|(rule, path)| Some((self.policy.rule(rule)?, path)));
         if let Some(limit) = own.limit {
             part.treatment = Treatment::Counted(count_override(&request, own, limit, matched)?);
             return Ok(());
         }
-        let Some((rule, way)) = matched else {
+        let Some((rule, path)) = matched else {
             return Ok(());
         };
         part.rule = Some(rule);
-        part.path = way;
+        part.path = path;
         part.treatment = match rule.quota {
             RuleQuota::Unlimited => Treatment::Unlimited,
             RuleQuota::Limited {
@@ -200,11 +200,11 @@ impl<'a> ChargePlan<'a> {
         Ok(())
     }
 
-    /// Takes out the limits that others of this request replace. What is unlimited may replace, and stays.
+    /// Drops the limits that other rules of this request replace. An unlimited rule can replace others but is not replaced.
     fn replace(&mut self) {
         for index in 0..self.request.descriptors.len() {
             let replaced = self.rule(index).map_or(&[][..], |rule| &rule.replaced_ids);
-            // Most rules replace nothing, and then this is all that there is to do.
+            // Most rules replace nothing.
             for name in replaced {
                 for part in self
                     .descriptors
@@ -224,7 +224,7 @@ impl<'a> ChargePlan<'a> {
         }
     }
 
-    /// Counts how often each counter occurs before.
+    /// Numbers repeated occurrences of the same counter.
     fn assign_rounds(&mut self) {
         for index in 0..self.request.descriptors.len() {
             let Some(state) = self.state(index) else {
@@ -251,9 +251,9 @@ impl<'a> ChargePlan<'a> {
         }
     }
 
-    /// The keys and values that a descriptor counts by.
+    /// The keys and values of a descriptor's counter key.
     fn counted_parts(&self, index: usize) -> impl Iterator<Item = &str> + Clone {
-        let way = self
+        let path = self
             .descriptors
             .get(index)
             .map(|part| part.path)
@@ -263,22 +263,22 @@ impl<'a> ChargePlan<'a> {
         entries.iter().enumerate().flat_map(move |(level, entry)| {
             [
                 entry.key,
-                self.policy.tree.counted_value(&way, level, entry),
+                self.policy.tree.counted_value(&path, level, entry),
             ]
         })
     }
 }
 
-/// A limit that came with the descriptor. It is counted by values, never by patterns, and in the same counter as the rule
-/// that would have applied, if that has the same unit: a caller does not get a second quota by bringing a limit.
+/// Counts an override of the descriptor. It is counted by values, never by patterns. If the matching rule has the same unit,
+/// it uses the rule's counter: an override does not give a caller a second quota.
 fn count_override(
     request: &RlsRequest<'_>,
     own: &Descriptor<'_>,
     limit: LimitOverride,
     matched: Option<(&EnvoyRule, DescriptorPath)>,
 ) -> Result<CountedDescriptor, BadRequest> {
-    let rule_state = matched.and_then(|(rule, way)| match rule.quota {
-        RuleQuota::Limited { unit, state, .. } if unit == limit.unit && !way.is_shared() => {
+    let rule_state = matched.and_then(|(rule, path)| match rule.quota {
+        RuleQuota::Limited { unit, state, .. } if unit == limit.unit && !path.is_shared() => {
             Some(state)
         }
         _ => None,

@@ -1,4 +1,4 @@
-//! What the store says about each counter becomes the answer to the request.
+//! Builds the reply to a request from the store's status of each counter.
 //!
 //! Must not know: stores, protobuf, headers.
 
@@ -10,16 +10,16 @@ use super::request::MAX_DESCRIPTORS;
 use super::rule::EnvoyRule;
 use super::window_unit::{WindowUnit, whole_seconds};
 
-/// What holds for all rules at once.
+/// Modes that apply to all rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Modes {
-    /// Nothing is denied.
+    /// Deny nothing.
     pub shadow_mode: bool,
-    /// Every descriptor is decided as if its rule said `quota_mode`, also those that no rule applies to.
+    /// Treat every rule as if it had `quota_mode`, also descriptors without a rule.
     pub quota_mode: bool,
 }
 
-/// Admitted or not, as Envoy's messages number it.
+/// The code of Envoy's `RateLimitResponse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum RlsCode {
     /// Admitted.
@@ -29,57 +29,56 @@ pub enum RlsCode {
     OverLimit = 2,
 }
 
-/// The answer to a request.
+/// The reply to a request.
 #[derive(Debug)]
 pub struct EnvoyReply<'a> {
-    /// Whether the request is admitted.
+    /// The code of the whole request.
     pub overall: RlsCode,
-    /// Whether it is admitted only because everything is in shadow.
+    /// Whether it is admitted only because of the global shadow mode.
     pub shadowed: bool,
-    /// The descriptor that is closest to its limit, or the last one that denies: the one to tell clients about.
+    /// The descriptor that is closest to its limit, or the last one that denies. Header fields describe this one.
     pub tightest: Option<usize>,
     statuses: [DescriptorStatus<'a>; MAX_DESCRIPTORS],
     len: usize,
 }
 
-/// What is answered about one descriptor.
+/// The status of one descriptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DescriptorStatus<'a> {
-    /// Admitted or not.
+    /// Its code.
     pub code: RlsCode,
-    /// The limit that it falls under, if there is one.
+    /// The limit that applies, if there is one.
     pub current_limit: Option<CurrentLimit<'a>>,
-    /// How many more are admitted in this window. The largest number if it is unlimited, zero if there is no limit.
+    /// The hits that remain in this window: `u32::MAX` if it is unlimited, zero without a limit.
     pub limit_remaining: u32,
     /// Whole seconds until the window ends.
     pub until_reset: Option<u64>,
-    /// Whether the limit was exceeded, even where it is in shadow and the code says that all is well.
+    /// Whether the limit is exceeded, also in shadow mode, where the code is `Ok`.
     pub exceeded: bool,
-    /// Whether a rule says that there is no limit.
+    /// Whether the rule is `unlimited`.
     pub unlimited: bool,
-    /// The rule whose metadata count, if the descriptor passed.
+    /// The rule, if it admitted the descriptor. Its metadata are sent.
     admitting_rule: Option<&'a EnvoyRule>,
 }
 
-/// A limit, as clients are told.
+/// A limit, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentLimit<'a> {
-    /// How many.
+    /// The requests that it admits in a window.
     pub requests_per_unit: u32,
-    /// In which time.
+    /// The length of the window.
     pub unit: WindowUnit,
-    /// The name that the file gives it; often empty.
+    /// The limit's name in the file; may be empty.
     pub name: &'a str,
 }
 
 impl<'a> ChargePlan<'a> {
-    /// The answer, given what the store says about each of [`charges`](Plan::charges), in their order, after it charged
-    /// them. `now` is only needed for windows in which nothing has been counted. None if there are not as many
-    /// statuses as charges.
+    /// Builds the reply from the store's status of each of [`charges`](ChargePlan::charges), in their order, after it charged
+    /// them. `now` matters only for windows without a count. `None` if the numbers of statuses and charges differ.
     #[must_use]
     pub fn reply(
         &self,
-        answers: &[QuotaStatus],
+        statuses: &[QuotaStatus],
         now: Timestamp,
         modes: Modes,
     ) -> Option<EnvoyReply<'a>> {
@@ -90,8 +89,8 @@ impl<'a> ChargePlan<'a> {
             statuses: [DescriptorStatus::default(); MAX_DESCRIPTORS],
             len: self.request.descriptors.len(),
         };
-        let mut tally = CodeAggregator::default();
-        let mut answers = answers.iter();
+        let mut aggregator = CodeAggregator::default();
+        let mut statuses = statuses.iter();
         let parts = self.descriptors.iter().zip(&mut reply.statuses);
         for (index, (part, status)) in parts.enumerate().take(reply.len) {
             *status = match &part.treatment {
@@ -101,15 +100,15 @@ impl<'a> ChargePlan<'a> {
                     unlimited: true,
                     ..DescriptorStatus::default()
                 },
-                Treatment::Counted(charge) => counted_status(part, charge, answers.next()?, now),
+                Treatment::Counted(charge) => counted_status(part, charge, statuses.next()?, now),
             };
-            tally.add(index, part, status, modes);
+            aggregator.add(index, part, status, modes);
         }
-        if answers.next().is_some() {
+        if statuses.next().is_some() {
             return None;
         }
-        reply.tightest = tally.tightest;
-        if tally.is_over() {
+        reply.tightest = aggregator.tightest;
+        if aggregator.is_over() {
             reply.shadowed = modes.shadow_mode;
             if !modes.shadow_mode {
                 reply.overall = RlsCode::OverLimit;
@@ -120,14 +119,14 @@ impl<'a> ChargePlan<'a> {
 }
 
 impl<'a> EnvoyReply<'a> {
-    /// One status for each descriptor of the request, in order.
+    /// The status of each descriptor, in the order of the request.
     #[must_use]
     pub fn statuses(&self) -> &[DescriptorStatus<'a>] {
         self.statuses.get(..self.len).unwrap_or_default()
     }
 
-    /// The metadata of the rules that admitted, put together; the first to say something about a name wins. This one
-    /// allocates, and is for those who send dynamic metadata.
+    /// The merged metadata of the rules that admitted; the first value of a name wins. It allocates, and is needed only for
+    /// dynamic metadata.
     #[must_use]
     pub fn metadata(&self) -> Option<Metadata> {
         let mut all = self
@@ -144,15 +143,15 @@ impl<'a> EnvoyReply<'a> {
 fn counted_status<'a>(
     part: &PlannedDescriptor<'a>,
     charge: &CountedDescriptor,
-    answer: &QuotaStatus,
+    status: &QuotaStatus,
     now: Timestamp,
 ) -> DescriptorStatus<'a> {
-    // The counter's limit is one more than the rule's: nothing left means that the count is above the rule's.
-    let exceeded = answer.remaining == 0 && !charge.is_refund;
-    let remaining = answer.remaining.saturating_sub(1);
+    // The counter's limit is one more than the rule's, so nothing remains exactly if the rule is exceeded.
+    let exceeded = status.remaining == 0 && !charge.is_refund;
+    let remaining = status.remaining.saturating_sub(1);
     let in_shadow = part.rule.is_some_and(|rule| rule.shadow_mode);
     let denied = exceeded && !in_shadow;
-    let until_reset = match answer.reset_after.as_nanos() {
+    let until_reset = match status.reset_after.as_nanos() {
         0 => charge.unit.until_reset(now),
         nanos => whole_seconds(nanos),
     };
@@ -175,7 +174,7 @@ fn counted_status<'a>(
     }
 }
 
-/// How statuses make one code.
+/// Combines the statuses into one code.
 #[derive(Default)]
 struct CodeAggregator {
     denied: bool,
@@ -202,8 +201,8 @@ impl CodeAggregator {
             return;
         }
         let counted = matches!(part.treatment, Treatment::Counted(_));
-        let says_so = counted && part.rule.is_some_and(|rule| rule.quota_mode);
-        let is_quota = modes.quota_mode || says_so;
+        let has_quota_rule = counted && part.rule.is_some_and(|rule| rule.quota_mode);
+        let is_quota = modes.quota_mode || has_quota_rule;
         let denied = status.code == RlsCode::OverLimit;
         self.quotas += usize::from(is_quota);
         self.quotas_denied += usize::from(is_quota && denied);
@@ -214,7 +213,7 @@ impl CodeAggregator {
         }
     }
 
-    /// Any limit that is no quota denies; quotas deny only all together.
+    /// Whether the request is denied: one limit without `quota_mode` denies, or all limits with it do.
     const fn is_over(&self) -> bool {
         self.denied || (self.quotas > 0 && self.quotas == self.quotas_denied)
     }

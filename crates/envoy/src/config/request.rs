@@ -1,4 +1,4 @@
-//! What Envoy asks, as far as deciding needs it: a domain, descriptors of entries, and how much each counts.
+//! Envoy's rate limit request: a domain, descriptors of entries, and the hits of each.
 //!
 //! Must not know: protobuf, gRPC, files.
 
@@ -14,45 +14,45 @@ pub const MAX_DESCRIPTORS: usize = 32;
 /// The most entries in one descriptor, and the most levels in a file.
 pub const MAX_ENTRIES: usize = 16;
 
-/// One question.
+/// A rate limit request.
 #[derive(Clone, Copy, Debug)]
 pub struct RlsRequest<'a> {
-    /// Which domain's descriptors are looked at.
+    /// The domain whose rules apply.
     pub domain: &'a str,
-    /// What is known of the request, several times over; each is decided and charged on its own.
+    /// The descriptors. Each is decided and charged on its own.
     pub descriptors: &'a [Descriptor<'a>],
-    /// How much each descriptor counts that does not say so itself. Zero is one.
+    /// The hits of descriptors without hits of their own. Zero means one.
     pub hits_addend: u32,
 }
 
-/// One list of entries.
+/// A descriptor: a list of entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Descriptor<'a> {
-    /// In order: they are walked through level by level.
+    /// The entries, one for each level of the rules.
     pub entries: &'a [DescriptorEntry<'a>],
-    /// A limit to be used instead of the file's.
+    /// A limit that overrides the file's.
     pub limit: Option<LimitOverride>,
-    /// How much it counts. Zero only looks.
+    /// Its hits. Zero is a peek.
     pub hits_addend: Option<u64>,
-    /// Whether the hits are given back instead. Such a descriptor is never over its limit.
+    /// Whether the hits are refunded. Such a descriptor is never over its limit.
     pub is_negative_hits: bool,
 }
 
 /// A key and its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DescriptorEntry<'a> {
-    /// Such as `remote_address`.
+    /// The key, such as `remote_address`.
     pub key: &'a str,
-    /// May be empty.
+    /// The value; may be empty.
     pub value: &'a str,
 }
 
-/// A limit that comes with a descriptor.
+/// A limit that a descriptor brings with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitOverride {
-    /// How many.
+    /// The requests that it admits in a window.
     pub requests_per_unit: u32,
-    /// In which time.
+    /// The length of the window.
     pub unit: WindowUnit,
 }
 
@@ -65,7 +65,7 @@ impl<'a> DescriptorEntry<'a> {
 }
 
 impl<'a> Descriptor<'a> {
-    /// These entries, counting what the request says.
+    /// A descriptor of these entries, with the request's hits.
     #[must_use]
     pub const fn new(entries: &'a [DescriptorEntry<'a>]) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl<'a> Descriptor<'a> {
 }
 
 impl<'a> RlsRequest<'a> {
-    /// One hit for each descriptor.
+    /// A request with one hit for each descriptor.
     #[must_use]
     pub const fn new(domain: &'a str, descriptors: &'a [Descriptor<'a>]) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl<'a> RlsRequest<'a> {
         }
     }
 
-    /// How much a descriptor of this request counts.
+    /// The hits of a descriptor.
     pub(super) fn hits(&self, descriptor: &Descriptor<'_>) -> u64 {
         let by_request = u64::from(self.hits_addend.max(1));
         descriptor.hits_addend.unwrap_or(by_request)
@@ -114,13 +114,13 @@ impl<'a> RlsRequest<'a> {
 }
 
 impl fmt::Debug for DescriptorEntry<'_> {
-    /// Values name people and secrets: only the key is shown.
+    /// Values may be personal data and secrets, so only their length is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}=({} bytes)", self.key, self.value.len())
     }
 }
 
-/// Why a request cannot be decided at all. Nothing was charged.
+/// Why a request is invalid. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadRequest {
@@ -130,15 +130,15 @@ pub enum BadRequest {
     NoDescriptors,
     /// It has more than [`MAX_DESCRIPTORS`].
     TooManyDescriptors {
-        /// How many it has.
+        /// The number of descriptors.
         count: usize,
     },
     /// A descriptor has more than [`MAX_ENTRIES`].
     TooManyEntries {
-        /// How many it has.
+        /// The number of entries.
         count: usize,
     },
-    /// A limit that came with a descriptor cannot be kept.
+    /// An override is not a valid quota.
     Override(InvalidQuota),
 }
 

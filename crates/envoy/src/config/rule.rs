@@ -1,65 +1,63 @@
-//! One limit of a file, checked and ready to be asked.
+//! A checked rule of a file.
 //!
-//! Must not know: requests, how it is found.
+//! Must not know: requests, how a rule is found.
 
 use tollgate_core::limit::Limit;
 
 use super::metadata::Metadata;
 use super::window_unit::WindowUnit;
 
-/// One limit.
+/// A rule: a descriptor with a limit.
 #[derive(Debug)]
 pub struct EnvoyRule {
-    /// Which of its policy's rules it is, from zero.
+    /// The index of the rule in its policy.
     pub number: u32,
-    /// Where it stands in its domain, which is also the name of its metric: `domain.key_value.key2`.
+    /// The rule's path in its domain, which is also the name of its metric: `domain.key_value.key2`.
     pub name: Box<str>,
-    /// How much it admits.
+    /// The quota.
     pub quota: RuleQuota,
-    /// The name that answers carry and that other rules replace it by. Often empty.
+    /// The limit's name in replies and in `replaces` of other rules; may be empty.
     pub limit_name: Box<str>,
-    /// The names of the limits that do not apply where this one does.
+    /// The names of the limits that this rule replaces.
     pub replaces: Box<[Box<str>]>,
-    /// Whether it only counts and never denies.
+    /// Whether it counts but never denies.
     pub shadow_mode: bool,
-    /// Whether it denies only together with all other such rules of a request.
+    /// Whether it denies only if all rules of the request with this mode deny.
     pub quota_mode: bool,
-    /// Whether its metric is named by the request's values.
+    /// Whether its metric's name contains the request's values.
     pub detailed_metric: bool,
-    /// What it adds to the dynamic metadata of requests that it admits.
+    /// Its part of the dynamic metadata of admitted requests.
     pub metadata: Option<Metadata>,
-    /// The entries on the way to it, for words about it.
+    /// The entries on the path to it, for its explanation.
     pub(super) levels: Box<[RuleLevel]>,
     /// [`limit_name`](Self::limit_name) and [`replaces`](Self::replaces) as numbers.
     pub(super) limit_name_id: Option<u32>,
     pub(super) replaced_ids: Box<[u32]>,
 }
 
-/// How much a rule admits.
+/// The quota of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleQuota {
-    /// As much as there is. Nothing is counted.
+    /// No limit. Nothing is counted.
     Unlimited,
-    /// So many in each window.
+    /// A limit for each window.
     Limited {
-        /// How many. Zero admits nothing.
+        /// The requests that it admits in a window. Zero admits nothing.
         requests_per_unit: u32,
-        /// How long the window is.
+        /// The length of the window.
         unit: WindowUnit,
-        /// The counter, as core keeps it: its limit is one more than the rule's, so that the rule is exceeded exactly
-        /// when nothing of it remains.
+        /// The counter. Its limit is one more than the rule's, so that nothing remains exactly when the rule is exceeded.
         counter: Limit,
-        /// Under which identity it is counted.
+        /// The index of the identity under which it is counted.
         state: RuleStateIndex,
     },
 }
 
-/// Which of a policy's counted states it is; the index of its identity in
-/// [`EnvoyPolicy::identities`](super::EnvoyPolicy::identities).
+/// The index of a state's identity in [`EnvoyPolicy::identities`](super::EnvoyPolicy::identities).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleStateIndex(pub u32);
 
-/// One entry on the way to a rule.
+/// One entry on the path to a rule.
 #[derive(Clone, Debug)]
 pub(super) struct RuleLevel {
     pub(super) key: Box<str>,
@@ -68,7 +66,7 @@ pub(super) struct RuleLevel {
 }
 
 impl RuleStateIndex {
-    /// The state of limits that come with descriptors of no rule: the first ones, in the order of units.
+    /// The state of overrides of descriptors without a rule: the first ones, in the order of units.
     pub(super) fn for_overrides(unit: WindowUnit) -> Self {
         let index = WindowUnit::ALL.iter().position(|other| *other == unit);
         Self(

@@ -1,15 +1,15 @@
-//! The units of time that the format knows, and the window of core that each of them is.
+//! The units of time of the format, and their fixed windows.
 //!
 //! Must not know: files, descriptors.
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{FixedWindow, InvalidQuota, Nanos, Timestamp, Window};
 
-/// Where counting ends: the largest count that the reference's counters hold.
+/// The largest count, as in envoyproxy/ratelimit.
 const MAX_COUNT: u64 = u64::MAX >> 1;
 
-/// How long a window is. Windows begin on multiples of their length since 1970, so a week begins on a Thursday, and
-/// months and years are thirty and 365 days long, whatever the calendar says.
+/// The length of a window. Windows begin at multiples of their length since 1970, so a week begins on a Thursday. Months have
+/// 30 days and years 365 days, whatever the calendar says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WindowUnit {
     /// One second.
@@ -29,7 +29,7 @@ pub enum WindowUnit {
 }
 
 impl WindowUnit {
-    /// All of them, shortest first.
+    /// All units, shortest first.
     pub const ALL: [Self; 7] = [
         Self::Second,
         Self::Minute,
@@ -40,13 +40,13 @@ impl WindowUnit {
         Self::Year,
     ];
 
-    /// The unit of this name, in whatever case.
+    /// The unit of a name, case-insensitive.
     ///
     /// ```
     /// use tollgate_envoy::config::WindowUnit;
     ///
-    /// assert_eq!(WindowUnit::named("MINUTE"), Some(WindowUnit::Minute));
-    /// assert_eq!(WindowUnit::named("unknown"), None);
+    /// assert_eq!(WindowUnit::from_name("MINUTE"), Some(WindowUnit::Minute));
+    /// assert_eq!(WindowUnit::from_name("unknown"), None);
     /// ```
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -54,7 +54,7 @@ impl WindowUnit {
         all.find(|unit| unit.name().eq_ignore_ascii_case(name))
     }
 
-    /// The name that files use.
+    /// The name in files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl WindowUnit {
         }
     }
 
-    /// The unit of this number in Envoy's messages, in which zero is unknown and a week came last.
+    /// The unit of a number in Envoy's messages. Zero is unknown, and a week was added last.
     #[must_use]
     pub const fn from_number(number: i32) -> Option<Self> {
         Some(match number {
@@ -83,7 +83,7 @@ impl WindowUnit {
         })
     }
 
-    /// Its number in Envoy's messages.
+    /// The number in Envoy's messages.
     #[must_use]
     pub const fn number(self) -> i32 {
         match self {
@@ -97,7 +97,7 @@ impl WindowUnit {
         }
     }
 
-    /// How long it is.
+    /// The length of the unit.
     #[must_use]
     pub const fn length(self) -> Nanos {
         let seconds = match self {
@@ -120,12 +120,12 @@ impl WindowUnit {
         whole_seconds(length.saturating_sub(begun))
     }
 
-    /// The counter of a limit of so many in each window, as core keeps it.
+    /// The counter of a limit of `requests` in each window.
     ///
-    /// The reference counts what it denies, and denies what makes the count larger than the limit. Core's statuses say
-    /// what remains, and never less than nothing; so the counter's limit is one more than the rule's, and the rule is
-    /// exceeded exactly when nothing of that remains. Counting goes on far beyond it, as an overdraft, so that a
-    /// limit that is raised meanwhile finds the whole count.
+    /// envoyproxy/ratelimit counts denied requests too, and denies a request if the count becomes larger than the limit. A status
+    /// of `tollgate-core` has a remaining quota of at least zero. So the counter's limit is one more than the rule's, and the rule
+    /// is exceeded exactly when nothing remains. The overdraft lets counting continue, so that a raised limit finds the whole
+    /// count.
     pub(super) const fn counter(self, requests: u32) -> Result<FixedWindow, InvalidQuota> {
         let limit = requests as u64 + 1;
         FixedWindow::builder(limit, Window::Epoch(self.length()))
@@ -133,7 +133,7 @@ impl WindowUnit {
             .build()
     }
 
-    /// The same as a limit.
+    /// The same as a [`Limit`].
     pub(super) fn limit(self, requests: u32) -> Result<Limit, InvalidQuota> {
         self.counter(requests).map(Limit::new)
     }

@@ -1,14 +1,13 @@
-//! Truths, numbers and texts as the format reads them, which is as YAML 1.1 does: `yes` is a truth there and `1_000` a
-//! number, and files rely on it.
+//! Parses booleans, numbers and texts as YAML 1.1 does: `yes` is a boolean and `1_000` a number. Existing files rely on it.
 //!
-//! Must not know: which field it is for.
+//! Must not know: which field is parsed.
 
 use tollgate_policy::source::{SourceNode, SourceValue};
 
-/// Nothing said, said rightly, or said wrongly.
+/// `Ok(None)` for null, `Err` for a value of the wrong type.
 pub(super) type FieldResult<T> = Result<Option<T>, ()>;
 
-/// A text: any scalar as it is written, in quotes or not.
+/// A text: any scalar as written, quoted or not.
 pub(super) fn parse_text(node: &SourceNode) -> FieldResult<Box<str>> {
     match &node.value {
         SourceValue::Null => Ok(None),
@@ -17,7 +16,7 @@ pub(super) fn parse_text(node: &SourceNode) -> FieldResult<Box<str>> {
     }
 }
 
-/// A truth. In quotes it would be a text.
+/// A boolean. A quoted value is a text.
 pub(super) fn parse_bool(node: &SourceNode) -> FieldResult<bool> {
     let SourceValue::Scalar {
         text,
@@ -37,7 +36,7 @@ pub(super) fn parse_bool(node: &SourceNode) -> FieldResult<bool> {
     }
 }
 
-/// A whole number of requests. In quotes it would be a text.
+/// A number of requests. A quoted value is a text.
 pub(super) fn parse_count(node: &SourceNode) -> FieldResult<u32> {
     let SourceValue::Scalar {
         text,
@@ -57,7 +56,7 @@ fn null_or_error<T>(node: &SourceNode) -> FieldResult<T> {
     }
 }
 
-/// A whole number, in any of the bases that YAML knows; a leading zero means base eight.
+/// An integer in any base of YAML; a leading zero means octal.
 fn parse_integer(text: &str) -> Option<i64> {
     let plain: String = text.chars().filter(|&c| c != '_').collect();
     let (sign, digits) = match plain.strip_prefix('-') {
@@ -82,7 +81,7 @@ fn parse_integer(text: &str) -> Option<i64> {
     i64::from_str_radix(&format!("{sign}{digits}"), base).ok()
 }
 
-/// A number of any kind.
+/// An integer or a float.
 pub(super) fn parse_number(text: &str) -> Option<f64> {
     if let Some(whole) = parse_integer(text) {
         #[expect(
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn truths_are_those_of_yaml_1_1() {
+    fn booleans_are_those_of_yaml_1_1() {
         assert_eq!(parse_bool(&node("yes", false)), Ok(Some(true)));
         assert_eq!(parse_bool(&node("OFF", false)), Ok(Some(false)));
         assert_eq!(parse_bool(&node("true", true)), Err(()));

@@ -1,13 +1,13 @@
-//! Carrying a plan out: its counters are charged round by round, and the store's replies become the reply to Envoy.
+//! Carries out a plan: charges its counters round by round, and turns the store's replies into the reply to Envoy.
 //!
-//! A state machine that does no IO, run by the same drivers as every decision. No charge can deny, so it makes no difference
+//! It is a state machine without IO, run by the same drivers as every decision. No charge can deny, so it does not matter
 //! that a round is charged as a whole. Must not know: how rules are found, what replies mean.
 
 use std::cell::Cell;
 use std::fmt;
 
 use arrayvec::ArrayVec;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{QuotaStatus, Timestamp};
 use tollgate_engine::{Sharing, StoreSteps};
 use tollgate_store::{
@@ -17,25 +17,25 @@ use tollgate_store::{
 use super::{DecideError, FileVersion};
 use crate::config::{Charge, ChargePlan, CounterKey, EnvoyReply, MAX_DESCRIPTORS, Modes};
 
-/// Room that every thread keeps for its decisions.
+/// Buffers that each thread reuses for its decisions.
 struct DecisionBuffers {
     keys: [CounterKey; MAX_DESCRIPTORS],
     replies: Vec<StoreReply>,
 }
 
-/// A decision by files that is under way.
+/// A decision by files in progress.
 #[must_use = "a decision decides nothing until a driver runs it"]
 pub struct EnvoyDecision<'a> {
     version: &'a FileVersion,
     plan: &'a ChargePlan<'a>,
     secret: [u8; 16],
     modes: Modes,
-    /// The round that is asked now, and how many there are.
+    /// The next round, and the number of rounds.
     round: u16,
     rounds: u16,
     batch: ArrayVec<PlannedCharge, MAX_DESCRIPTORS>,
     buffers: Box<DecisionBuffers>,
-    /// Where every counter stands, in the order of charges.
+    /// The status of each counter, in the order of charges.
     statuses: ArrayVec<QuotaStatus, MAX_DESCRIPTORS>,
     failure: Option<StoreError>,
 }
@@ -43,7 +43,7 @@ pub struct EnvoyDecision<'a> {
 /// One charge of a round.
 #[derive(Clone, Copy)]
 struct PlannedCharge {
-    /// Which of the plan's charges it is.
+    /// Its index among the plan's charges.
     position: usize,
     ruled: IdentifiedLimit,
     op: Op,
@@ -75,10 +75,10 @@ impl<'a> EnvoyDecision<'a> {
         decision
     }
 
-    /// The reply, once nothing is left to ask. `now` matters only for windows in which nothing was counted.
+    /// The reply, after all rounds. `now` matters only for windows without a count.
     ///
     /// # Errors
-    /// The store did not answer; some of it may have been charged.
+    /// The store did not answer; some counters may have been charged.
     pub fn finish(self, now: Timestamp) -> Result<EnvoyReply<'a>, DecideError> {
         let Self {
             version,
@@ -108,7 +108,7 @@ impl<'a> EnvoyDecision<'a> {
         }
     }
 
-    /// Makes the checks of the next round that charges anything.
+    /// Prepares the checks of the next round that is not empty.
     fn prepare_round(&mut self) {
         self.batch.clear();
         while self.batch.is_empty() && self.round < self.rounds {
@@ -181,7 +181,7 @@ impl StoreSteps for EnvoyDecision<'_> {
 fn missing_counter() -> StoreError {
     StoreError::new(
         StoreErrorKind::BadRequest,
-        "a counter has no number, no key or no answer",
+        "a counter has no id, no key or no reply",
     )
 }
 
@@ -189,7 +189,7 @@ thread_local! {
     static OWN: Cell<Option<Box<DecisionBuffers>>> = const { Cell::new(None) };
 }
 
-/// This thread's room. A decision that begins before another has ended gets its own.
+/// Takes this thread's buffers. A decision that starts before another has ended allocates new ones.
 fn take_buffers() -> Box<DecisionBuffers> {
     let new = || {
         Box::new(DecisionBuffers {

@@ -1,12 +1,10 @@
-//! Files of envoyproxy/ratelimit, decided on the states of a store.
+//! Decides by files of envoyproxy/ratelimit on the states of a store.
 //!
-//! [`crate::config`] says which counters a request charges and what the answer is; this asks the store in between,
-//! numbers the counters by their identities, and swaps files as the engine swaps policies: at once, keeping what was
-//! counted under the same identity. A warm decision allocates nothing. Must not know: protobuf, how files are read.
+//! [`crate::config`] plans the counters of a request and builds the reply; this module calls the store in between, assigns ids to
+//! counters by their identities, and swaps files atomically, keeping the counts of the same identity. A warm decision
+//! allocates nothing. Must not know: protobuf, how files are read.
 
 mod decision;
-#[cfg(test)]
-mod fleet_tests;
 mod reload;
 mod rule_counters;
 mod shared_store;
@@ -34,11 +32,11 @@ use crate::config::{
     BadRequest, ChargePlan, EnvoyPolicy, EnvoyReply, Modes, RlsRequest, RuleQuota, RuleStateIndex,
 };
 
-/// Decides by files of envoyproxy/ratelimit that can be replaced at any time.
+/// Decides by files of envoyproxy/ratelimit, which can be replaced at any time.
 ///
 /// ```
 /// use tollgate_engine::LimitIdAllocator;
-/// use tollgate_envoy::config::{self, RlsCode, JsonDescriptor, DescriptorEntry, RlsRequest};
+/// use tollgate_envoy::config::{self, RlsCode, Descriptor, DescriptorEntry, RlsRequest};
 /// use tollgate_envoy::engine::EnvoyEngine;
 /// use tollgate_store::MemoryStore;
 ///
@@ -52,10 +50,10 @@ use crate::config::{
 /// let engine = EnvoyEngine::new(policy, [7; 16], MemoryStore::for_keys(1_000)?, &LimitIdAllocator::default())?;
 ///
 /// let entries = [DescriptorEntry::new("remote_address", "203.0.113.7")];
-/// let descriptors = [JsonDescriptor::new(&entries)];
+/// let descriptors = [Descriptor::new(&entries)];
 /// let request = RlsRequest::new("edge", &descriptors);
-/// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, RlsCode::Ok);
-/// assert_eq!(engine.decide(&request, |decided| decided.reply.overall)?, RlsCode::OverLimit);
+/// assert_eq!(engine.decide(&request, |verdict| verdict.reply.overall)?, RlsCode::Ok);
+/// assert_eq!(engine.decide(&request, |verdict| verdict.reply.overall)?, RlsCode::OverLimit);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EnvoyEngine<S> {
@@ -66,28 +64,28 @@ pub struct EnvoyEngine<S> {
     shadow_mode: AtomicBool,
     quota_mode: AtomicBool,
     limit_ids: LimitIdAllocator,
-    /// Held while files are replaced, one after another.
+    /// Locked while files are replaced.
     replacing: Mutex<()>,
 }
 
-/// One version of the files: their rules, and the numbers of their counters.
+/// One version of the files: their rules, and the limit ids of their counters.
 #[derive(Debug)]
 pub struct FileVersion {
     number: u64,
     policy: EnvoyPolicy,
     ids: Box<[LimitId]>,
-    /// What was decided under each identity, by [`State`] too.
+    /// The totals of each identity, by [`RuleStateIndex`].
     rule_counters: RuleCounters,
 }
 
-/// What was decided about a request.
+/// The decision on a request.
 #[derive(Debug)]
 pub struct EnvoyVerdict<'a> {
-    /// Which counters it charged, by which rules.
+    /// The counters that it charged, and their rules.
     pub plan: &'a ChargePlan<'a>,
-    /// The answer.
+    /// The reply.
     pub reply: &'a EnvoyReply<'a>,
-    /// The version of the files that it was decided by; they are counted from 1.
+    /// The version of the files that decided, counted from 1.
     pub generation: u64,
 }
 
@@ -95,40 +93,40 @@ pub struct EnvoyVerdict<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecideError {
-    /// It makes no sense. Nothing was charged.
+    /// The request is invalid. Nothing was charged.
     BadRequest(BadRequest),
-    /// The store did not answer; some of it may have been charged.
+    /// The store did not answer; some counters may have been charged.
     Store(StoreError),
 }
 
 impl<S: StateStore> EnvoyEngine<S> {
-    /// An engine that decides by these files. Whoever else has a part in the store shares its numbering.
+    /// An engine that decides by these files. All engines on the same store must share `limit_ids`.
     ///
     /// # Errors
-    /// There are more counters to be numbered than numbers.
+    /// There are more counters than limit ids.
     pub fn new(
         policy: EnvoyPolicy,
         secret: [u8; 16],
         store: S,
-        numbering: &LimitIdAllocator,
+        limit_ids: &LimitIdAllocator,
     ) -> Result<Self, LimitIdsExhausted> {
-        let version = activate(numbering, &store, policy, None, |version| version)?;
+        let version = activate(limit_ids, &store, policy, None, |version| version)?;
         Ok(Self {
             store,
             current: ArcSwap::from_pointee(version),
             secret,
             shadow_mode: AtomicBool::new(false),
             quota_mode: AtomicBool::new(false),
-            limit_ids: numbering.clone(),
+            limit_ids: limit_ids.clone(),
             replacing: Mutex::new(()),
         })
     }
 
-    /// Puts other files in force, for every decision that begins after this. Counters of the same identity go on. Answers
-    /// the number of the new version.
+    /// Replaces the files for all decisions that start after this. Counters of the same identity continue. Returns the number of
+    /// the new version.
     ///
     /// # Errors
-    /// There are no numbers left for new counters. Then nothing changes.
+    /// There are no limit ids left for new counters. Then nothing changes.
     pub fn replace(&self, policy: EnvoyPolicy) -> Result<u64, LimitIdsExhausted> {
         let _one_at_a_time = self
             .replacing
@@ -143,36 +141,36 @@ impl<S: StateStore> EnvoyEngine<S> {
         activate(&self.limit_ids, &self.store, policy, Some(&before), swap)
     }
 
-    /// Decides on a request, charges it, and hands the answer over.
+    /// Decides on a request, charges it, and calls `inspect` with the decision.
     ///
     /// # Errors
-    /// The request makes no sense, or the store did not answer.
+    /// The request is invalid, or the store did not answer.
     pub fn decide<T>(
         &self,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&EnvoyVerdict<'_>) -> T,
+        inspect: impl FnOnce(&EnvoyVerdict<'_>) -> T,
     ) -> Result<T, DecideError> {
         let version = self.current.load();
         let plan = self.plan(&version, request)?;
         let mut decision = self.decision(&version, &plan);
         run_local(&mut decision, &self.store);
         let reply = decision.finish(self.store.now())?;
-        Ok(see(&EnvoyVerdict {
+        Ok(inspect(&EnvoyVerdict {
             plan: &plan,
             reply: &reply,
             generation: version.number,
         }))
     }
 
-    /// The same, with the counters that a fleet shares.
+    /// The same with counters that are shared by a fleet.
     ///
     /// # Errors
-    /// The request makes no sense, or the store did not answer.
+    /// The request is invalid, or the store did not answer.
     pub async fn decide_shared<T>(
         &self,
         fleet: &Fleet,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
+        inspect: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
     ) -> Result<T, DecideError> {
         let version = self.current();
         let plan = self.plan(&version, request)?;
@@ -181,23 +179,23 @@ impl<S: StateStore> EnvoyEngine<S> {
             .run(&mut decision)
             .await;
         let reply = decision.finish(self.store.now())?;
-        Ok(see(&EnvoyVerdict {
+        Ok(inspect(&EnvoyVerdict {
             plan: &plan,
             reply: &reply,
             generation: version.number,
         }))
     }
 
-    /// The version of the files in force, for a driver of one's own.
+    /// The current version of the files, for a custom driver.
     #[must_use]
     pub fn current(&self) -> Arc<FileVersion> {
         self.current.load_full()
     }
 
-    /// Which counters a request charges.
+    /// Plans the charges of a request.
     ///
     /// # Errors
-    /// The request makes no sense.
+    /// The request is invalid.
     pub fn plan<'a>(
         &self,
         version: &'a FileVersion,
@@ -209,7 +207,7 @@ impl<S: StateStore> EnvoyEngine<S> {
             .map_err(DecideError::BadRequest)
     }
 
-    /// A decision that carries a plan out, for a driver of one's own: see [`StoreSteps`](tollgate_engine::StoreSteps).
+    /// A decision that carries out a plan, for a custom driver: see [`StoreSteps`](tollgate_engine::StoreSteps).
     pub fn decision<'a>(
         &self,
         version: &'a FileVersion,
@@ -218,13 +216,13 @@ impl<S: StateStore> EnvoyEngine<S> {
         EnvoyDecision::new(version, plan, self.secret, self.modes())
     }
 
-    /// What holds for all rules at once, from the next decision on. In shadow nothing is denied: the kill switch.
+    /// Sets the modes of all rules, from the next decision on. Shadow mode denies nothing: the kill switch.
     pub fn set_modes(&self, modes: Modes) {
         self.shadow_mode.store(modes.shadow_mode, Ordering::Release);
         self.quota_mode.store(modes.quota_mode, Ordering::Release);
     }
 
-    /// What holds for all rules at once.
+    /// The modes of all rules.
     #[must_use]
     pub fn modes(&self) -> Modes {
         Modes {
@@ -233,21 +231,21 @@ impl<S: StateStore> EnvoyEngine<S> {
         }
     }
 
-    /// The version of the files in force.
+    /// The current version of the files.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.current.load().number
     }
 
-    /// What every rule that counts has decided so far, by its identity: where it stands in the files and its unit,
-    /// `domain.key_value.key2/minute`. The first ones are limits that come with requests, `override/second` and so on.
+    /// The totals of each rule that counts, by identity: the rule's path in the files and its unit,
+    /// `domain.key_value.key2/minute`. The first ones are overrides of requests, `override/second` and so on.
     #[must_use]
     pub fn rule_totals(&self) -> Vec<(Box<str>, LimitTotals)> {
         let current = self.current.load();
         current.rule_counters.read()
     }
 
-    /// What every rule in force does, a line each.
+    /// The explanation of each current rule, one line each.
     #[must_use]
     pub fn explain(&self) -> Vec<String> {
         let current = self.current.load();
@@ -255,7 +253,7 @@ impl<S: StateStore> EnvoyEngine<S> {
         lines.collect()
     }
 
-    /// The store that counters are kept in.
+    /// The store of the counters.
     pub const fn store(&self) -> &S {
         &self.store
     }
@@ -266,7 +264,7 @@ impl FileVersion {
         self.ids.get(usize::try_from(state.0).ok()?).copied()
     }
 
-    /// The limits of the files' rules with their numbers.
+    /// The limits of the files' rules with their ids.
     fn limits(&self) -> Vec<IdentifiedLimit> {
         let limits = limits(&self.policy).into_iter();
         let ruled = |(index, limit): (usize, Limit)| {
@@ -277,9 +275,9 @@ impl FileVersion {
     }
 }
 
-/// Numbers the counters of files and puts them in force by `swap`.
+/// Assigns ids to the counters of files and activates them by `swap`.
 fn activate<S: StateStore, T>(
-    numbering: &LimitIdAllocator,
+    limit_ids: &LimitIdAllocator,
     store: &S,
     policy: EnvoyPolicy,
     before: Option<&FileVersion>,
@@ -293,7 +291,7 @@ fn activate<S: StateStore, T>(
         limits: &limits,
     };
     let old = before.map(FileVersion::limits).unwrap_or_default();
-    numbering.replace_external(store, &old, counters, |ids| {
+    limit_ids.replace_external(store, &old, counters, |ids| {
         swap(FileVersion {
             number: before.map_or(1, |before| before.number.saturating_add(1)),
             rule_counters: RuleCounters::new(&policy, before.map(|before| &before.rule_counters)),

@@ -1,6 +1,6 @@
-//! Files of envoyproxy/ratelimit that are put in force again whenever they change, and never when one of them is wrong.
+//! Reloads files of envoyproxy/ratelimit when they change, and keeps the current ones if a file is invalid.
 //!
-//! One file, or a directory of them as that server has it. Must not know: requests, signals, what files say.
+//! The path is one file, or a directory of files. Must not know: requests, signals, what files contain.
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +16,13 @@ use crate::config::{self, EnvoyPolicy};
 /// The most files in a directory.
 const MAX_FILES: usize = 1_000;
 
-/// Where the server that these files are for keeps them below its directory.
+/// The subdirectory in which envoyproxy/ratelimit keeps its files.
 const CONFIG_DIR: &str = "config";
 
-/// Keeps an engine at what files of envoyproxy/ratelimit say.
+/// Keeps an engine's rules in sync with files of envoyproxy/ratelimit.
 pub type EnvoyReloader<S> = Reloader<EnvoyEngine<S>>;
 
-/// Whether a path is one of envoyproxy/ratelimit's: a directory, or a file that reads like one of them.
+/// Whether a path has files of envoyproxy/ratelimit: it is a directory, or a YAML file with a domain.
 #[must_use]
 pub fn is_envoy_config_path(path: &Path) -> bool {
     if path.is_dir() {
@@ -54,7 +54,7 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
         let parts = sources
             .iter()
             .flat_map(|(path, bytes)| [path.as_os_str().as_encoded_bytes(), bytes]);
-        // Lengths first, so that no two sets of files read the same.
+        // Length prefixes, so that two sets of files never have the same digest.
         let lengths: Vec<([u8; 8], &[u8])> = parts
             .map(|part| ((part.len() as u64).to_le_bytes(), part))
             .collect();
@@ -96,7 +96,7 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
     }
 }
 
-/// Does the same with every file. If it fails with some, the problems of each.
+/// Maps all files, or returns the problems of each file for which `work` fails.
 fn map_files<F, T>(
     files: Vec<F>,
     work: impl Fn(F) -> Result<T, Diagnostics>,
@@ -115,7 +115,7 @@ fn map_files<F, T>(
     }
 }
 
-/// The files of a directory, in the order of their names. What begins with a dot is somebody's own.
+/// The YAML files of a directory, sorted by name. Hidden files are skipped.
 fn list_files(directory: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostics>> {
     for directory in [directory.to_owned(), directory.join(CONFIG_DIR)] {
         let Ok(entries) = std::fs::read_dir(&directory) else {
@@ -158,7 +158,7 @@ mod tests {
 
     const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-    /// A directory that is gone when the test is over.
+    /// A temporary directory, removed on drop.
     struct Dir(PathBuf);
 
     impl Dir {
@@ -192,7 +192,7 @@ mod tests {
         EnvoyReloader::open(path, [7; 16], make).map_err(InvalidFiles)
     }
 
-    /// How often in a row somebody is admitted.
+    /// The number of consecutive admitted requests.
     fn admitted(
         reloader: &EnvoyReloader<MemoryStore<ManualClock>>,
         domain: &str,
@@ -202,13 +202,13 @@ mod tests {
         let descriptors = [Descriptor::new(&entries)];
         let request = RlsRequest::new(domain, &descriptors);
         let engine = reloader.engine();
-        let is_admitted = || engine.decide(&request, |decided| decided.reply.overall);
+        let is_admitted = || engine.decide(&request, |verdict| verdict.reply.overall);
         let count = |_: &usize| is_admitted().unwrap() == RlsCode::Ok;
         (0..100).take_while(count).count()
     }
 
     #[test]
-    fn a_directory_is_one_set_of_files_and_changes_are_put_in_force() {
+    fn a_directory_is_one_set_of_files_and_changes_are_loaded() {
         let dir = Dir::new("set");
         dir.write("a.yaml", &file("a", 2));
         dir.write("b.yml", &file("b", 3));
@@ -221,7 +221,7 @@ mod tests {
         dir.write("b.yml", &file("b", 5));
         dir.write("c.yaml", &file("c", 1));
         assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Reloaded(2));
-        // Four were counted, of which one was denied: what was counted stays.
+        // Four requests were counted, one of them denied. The count stays.
         assert_eq!(admitted(&reloader, "b", "1"), 1);
         assert_eq!(admitted(&reloader, "c", "1"), 1);
         fs::remove_file(dir.0.join("a.yaml")).unwrap();
@@ -229,17 +229,17 @@ mod tests {
         assert_eq!(
             admitted(&reloader, "a", "1"),
             100,
-            "it is no domain any more"
+            "the domain no longer exists"
         );
         assert_eq!(reloader.reload_now(), ReloadOutcome::Reloaded(4));
     }
 
     #[test]
-    fn a_wrong_file_changes_nothing_and_is_named_with_its_line() {
+    fn an_invalid_file_changes_nothing_and_the_error_names_its_line() {
         let dir = Dir::new("wrong");
         dir.write("a.yaml", &file("a", 2));
         let reloader = open(&dir.0).unwrap();
-        for (wrong, place, reason) in [
+        for (wrong, location, reason) in [
             (
                 "domain: b\ndescriptors:\n  - key: ip\n    rate_limit: { unit: fortnight }\n",
                 "b.yaml:4:",
@@ -257,7 +257,10 @@ mod tests {
             let status = reloader.status();
             assert!(!status.valid && status.generation == 1);
             let error = status.error.unwrap().to_string();
-            assert!(error.contains(place) && error.contains(reason), "{error}");
+            assert!(
+                error.contains(location) && error.contains(reason),
+                "{error}"
+            );
             assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Unchanged);
         }
         assert_eq!(admitted(&reloader, "a", "1"), 2);
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_of_files_is_refused_to_begin_with() {
+    fn a_path_without_files_is_refused() {
         let dir = Dir::new("none");
         let refused = open(&dir.0).unwrap_err().to_string();
         assert!(refused.contains("there are no files in it"), "{refused}");
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_from_policies_of_ours() {
+    fn envoy_files_are_distinguished_from_policies() {
         let dir = Dir::new("told");
         dir.write("envoy.yaml", &file("a", 1));
         dir.write("ours.yaml", "limits: [{ name: a, rate: 1/s }]");

@@ -1,7 +1,7 @@
-//! What each rule of a file has decided so far.
+//! Counts the decisions of each rule of a file.
 //!
-//! Counted beside the counter that the rule charges, by its number, so that counting looks nothing up; found again by name
-//! when files are replaced. Must not know: stores, what is done with the numbers.
+//! Counters are found by the state's index, without a lookup, and by identity when files are replaced. Must not know: stores,
+//! what is done with the numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use tollgate_engine::{LimitCounters, LimitEvent, LimitTotals};
 
 use crate::config::{Charge, ChargePlan, EnvoyPolicy, EnvoyReply, Modes, RlsCode, RuleStateIndex};
 
-/// The counters of every identity, in their order.
+/// The counters of all identities, in their order.
 #[derive(Debug)]
 pub(super) struct RuleCounters(Box<[(Box<str>, Arc<LimitCounters>)]>);
 
 impl RuleCounters {
-    /// For these files; what has the same identity as before goes on.
+    /// The counters of these files. Identities that existed before keep their counters.
     pub(super) fn new(policy: &EnvoyPolicy, before: Option<&Self>) -> Self {
         let before = before.map_or(&[][..], |Self(before)| before);
         let known: HashMap<&str, &Arc<LimitCounters>> = before
@@ -32,7 +32,7 @@ impl RuleCounters {
         Self(policy.identities().map(one).collect())
     }
 
-    /// Counts what was answered about every descriptor that charged something.
+    /// Counts the status of every descriptor that charged something.
     pub(super) fn record(&self, plan: &ChargePlan<'_>, reply: &EnvoyReply<'_>, modes: Modes) {
         let statuses = reply.statuses();
         for charge in plan.charges().filter(is_request) {
@@ -42,7 +42,7 @@ impl RuleCounters {
                 continue;
             };
             if status.exceeded {
-                // In shadow, the rule's or everybody's, nothing is denied.
+                // In shadow mode, of the rule or of all rules, nothing is denied.
                 let is_enforced = status.code == RlsCode::OverLimit && !modes.shadow_mode;
                 counters.count(if is_enforced {
                     LimitEvent::Denied
@@ -59,7 +59,7 @@ impl RuleCounters {
         }
     }
 
-    /// The store did not answer.
+    /// Counts that the store did not answer.
     pub(super) fn record_errors(&self, plan: &ChargePlan<'_>) {
         for charge in plan.charges().filter(is_request) {
             if let Some(counters) = self.get(charge.state) {
@@ -68,7 +68,7 @@ impl RuleCounters {
         }
     }
 
-    /// What was counted under each identity.
+    /// The totals of each identity.
     pub(super) fn read(&self) -> Vec<(Box<str>, LimitTotals)> {
         let one =
             |(name, counters): &(Box<str>, Arc<LimitCounters>)| (name.clone(), counters.read());
@@ -81,7 +81,7 @@ impl RuleCounters {
     }
 }
 
-/// Whether something is spent: who only looks, or gives back, is nobody's request.
+/// Whether the charge is a request. Peeks and refunds are not.
 fn is_request(charge: &Charge) -> bool {
     matches!(charge.op, Op::ChargeAlways(hits) if hits > 0)
 }

@@ -1,18 +1,18 @@
-//! The store of an engine, for those who decide by Envoy's rules on the same states.
+//! Gives Envoy's engine the store of the policy's engine.
 //!
 //! Must not know: what is decided.
 
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_engine::{Engine, StateStore};
 use tollgate_store::{
     Clock, IdentifiedLimit, LimitId, MemoryStore, QuotaCheck, Store, StoreError, StoreKey,
     StoreReply,
 };
 
-/// The store that an engine decides on.
+/// The store of an engine.
 #[derive(Debug)]
 pub struct SharedStore<C>(Arc<Engine<MemoryStore<C>>>);
 
@@ -28,9 +28,9 @@ impl<C: Clock> Store for SharedStore<C> {
     fn decide(
         &self,
         checks: &[QuotaCheck<'_>],
-        answers: &mut [StoreReply],
-    ) -> Result<Verdict, StoreError> {
-        self.0.store().decide(checks, answers)
+        replies: &mut [StoreReply],
+    ) -> Result<BatchOutcome, StoreError> {
+        self.0.store().decide(checks, replies)
     }
 }
 
@@ -39,15 +39,15 @@ impl<C: Clock> StateStore for SharedStore<C> {
         self.0.store().now()
     }
 
-    fn learn(&self, ruled: &IdentifiedLimit) {
+    fn add_limit(&self, ruled: &IdentifiedLimit) {
         self.0.store().add_limit(ruled);
     }
 
-    fn replace(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
+    fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         self.0.store().replace_limit(old, new);
     }
 
-    fn forget(&self, id: LimitId) {
+    fn remove_limit(&self, id: LimitId) {
         self.0.store().remove_limit(id);
     }
 

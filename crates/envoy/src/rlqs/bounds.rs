@@ -1,33 +1,33 @@
-//! What clients of quotas are allowed, and how long things last.
+//! The bounds of RLQS: numbers of clients and buckets, and durations.
 //!
-//! Must not know: how any of it is enforced.
+//! Must not know: how bounds are enforced.
 
 use tollgate_core::Nanos;
 
 use super::shares::AssignmentTimes;
 
-/// How quotas are given out, and to how many.
+/// The bounds of quota assignments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaBounds {
-    /// How long an assignment is in force, in whole seconds because Envoy reads no more than those. Envoy reports every
-    /// five seconds, and each report renews it.
+    /// The lifetime of an assignment in whole seconds, because Envoy ignores fractions. Envoy reports every five seconds, and
+    /// each report renews the assignment.
     pub assignment_ttl_seconds: u64,
-    /// A message and what is written after it was read take no longer than this together. What a client was sent before is
-    /// held until a report comes later than that.
+    /// The longest delay of a message and the response to it together. A larger earlier share stays reserved until a report
+    /// arrives later than that.
     pub grace: Nanos,
-    /// A bucket that was not used for so long is abandoned.
+    /// A bucket that is unused for this long is abandoned.
     pub idle: Nanos,
-    /// The same while there is no room for others.
+    /// The same while there are too many buckets.
     pub idle_when_crowded: Nanos,
-    /// Clients at the same time.
+    /// The most connected clients.
     pub streams: usize,
-    /// Buckets of all clients, and of one.
+    /// The most buckets of all clients.
     pub buckets: usize,
-    /// See [`buckets`](Self::buckets).
+    /// The most buckets of one client.
     pub buckets_per_client: usize,
-    /// Whether nobody gave out quotas before this process. Without this nothing is given out until all of what somebody may
-    /// have given out has expired.
+    /// Whether no other process assigned quotas before this one. If it may have, nothing is assigned until all of its
+    /// assignments have expired.
     pub is_first_process: bool,
 }
 

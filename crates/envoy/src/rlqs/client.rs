@@ -1,4 +1,4 @@
-//! One client: its buckets, what is to be said about them, and those that it was told to forget.
+//! One client of RLQS: its buckets, the messages that are due, and buckets that it was told to abandon.
 //!
 //! Must not know: other clients, messages, shares.
 
@@ -12,7 +12,7 @@ use super::demand::DemandMeter;
 use super::limits::{AppliedLimits, SharedLimit};
 use super::strategy::Strategy;
 
-/// A report about one bucket, and what holds for it.
+/// A report about one bucket, and the limits that apply to it.
 #[derive(Debug)]
 pub(super) struct BucketReport {
     pub(super) id: Arc<[u8]>,
@@ -24,9 +24,9 @@ pub(super) struct BucketReport {
 #[derive(Debug)]
 pub(super) struct QuotaClient {
     pub(super) buckets: HashMap<Arc<[u8]>, QuotaBucket>,
-    /// Buckets about which there is something to be said.
+    /// Buckets with an assignment to send.
     due: BTreeSet<Arc<[u8]>>,
-    /// Buckets that it was told to forget and may not have heard of yet.
+    /// Buckets that it was told to abandon, until it has certainly received that.
     forgotten: HashMap<Arc<[u8]>, ForgottenBucket>,
     wake: Arc<Notify>,
 }
@@ -38,15 +38,15 @@ pub(super) struct QuotaBucket {
     pub(super) demand: DemandMeter,
     /// When it was last used.
     pub(super) last_used: Timestamp,
-    /// What it was last told.
+    /// The last assignment that was sent.
     pub(super) last_assigned: Option<Strategy>,
-    /// Whether it is owed an answer, even if nothing has changed.
+    /// Whether a response is due even if the assignment has not changed.
     pub(super) needs_reply: bool,
-    /// Whether it is to be forgotten.
+    /// Whether the client must be told to abandon it.
     pub(super) is_idle: bool,
 }
 
-/// A bucket that a client was told to forget.
+/// A bucket that a client was told to abandon.
 #[derive(Debug)]
 pub(super) struct ForgottenBucket {
     pub(super) at: Timestamp,
@@ -64,49 +64,51 @@ impl QuotaClient {
         }
     }
 
-    /// There is something to be said about a bucket.
+    /// Marks a bucket as due and wakes the client's stream.
     pub(super) fn mark_due(&mut self, id: Arc<[u8]>) {
         self.due.insert(id);
         self.wake.notify_one();
     }
 
-    /// A bucket about which there is something to be said, which is said now.
+    /// Takes the next due bucket.
     pub(super) fn next_due(&mut self) -> Option<Arc<[u8]>> {
         self.due.pop_first()
     }
 
-    /// Whether a report was written before its client heard that it should forget the bucket. One that begins anew is told by
-    /// the time since its last report, which is none.
-    pub(super) fn is_stale(&self, heard: &BucketReport) -> bool {
-        let begins = heard.elapsed.is_zero() && heard.requests > 0;
-        !begins && self.forgotten.contains_key(&heard.id)
+    /// Whether the client wrote a report before it received that it must abandon the bucket. A new bucket's first report has
+    /// an elapsed time of zero.
+    pub(super) fn is_stale(&self, report: &BucketReport) -> bool {
+        let begins = report.elapsed.is_zero() && report.requests > 0;
+        !begins && self.forgotten.contains_key(&report.id)
     }
 
-    /// It was told to forget a bucket.
-    pub(super) fn record_forgotten(&mut self, id: Arc<[u8]>, gone: ForgottenBucket) {
-        self.forgotten.insert(id, gone);
+    /// Records that the client was told to abandon a bucket.
+    pub(super) fn record_forgotten(&mut self, id: Arc<[u8]>, bucket: ForgottenBucket) {
+        self.forgotten.insert(id, bucket);
     }
 
-    /// Those that it has forgotten for certain, now that it has reported something.
+    /// Takes the buckets that the client has certainly abandoned, now that a report has arrived.
     pub(super) fn take_confirmed_forgotten(
         &mut self,
         now: Timestamp,
         grace: Nanos,
     ) -> Vec<ForgottenBucket> {
-        let is_certain = |_: &Arc<[u8]>, gone: &mut ForgottenBucket| now >= gone.at.after(grace);
+        let is_certain =
+            |_: &Arc<[u8]>, bucket: &mut ForgottenBucket| now >= bucket.at.after(grace);
         let forgotten = self.forgotten.extract_if(is_certain);
-        forgotten.map(|(_, gone)| gone).collect()
+        forgotten.map(|(_, bucket)| bucket).collect()
     }
 
-    /// What it was told to forget so long ago does not matter any more.
+    /// Removes abandoned buckets whose assignments have expired.
     pub(super) fn expire_forgotten(&mut self, now: Timestamp, held: Nanos) {
-        self.forgotten.retain(|_, gone| now < gone.at.after(held));
+        self.forgotten
+            .retain(|_, bucket| now < bucket.at.after(held));
     }
 
-    /// Marks buckets that were not used for so long to be forgotten.
-    pub(super) fn abandon(&mut self, now: Timestamp, patience: Nanos) {
+    /// Marks buckets that are unused for `idle` as due to be abandoned.
+    pub(super) fn abandon(&mut self, now: Timestamp, idle: Nanos) {
         for (id, bucket) in &mut self.buckets {
-            if !bucket.is_idle && now.since(bucket.last_used) >= patience {
+            if !bucket.is_idle && now.since(bucket.last_used) >= idle {
                 bucket.is_idle = true;
                 self.due.insert(Arc::clone(id));
                 self.wake.notify_one();

@@ -1,15 +1,15 @@
-//! How fast requests come for a bucket at a client, by what it reports.
+//! Measures the request rate of a client's bucket from its reports.
 //!
 //! Must not know: limits, shares.
 
 use tollgate_core::Nanos;
 
-/// Rates are kept in millionths of a request per second.
+/// Rates are stored in millionths of a request per second.
 const MILLIONTHS: u128 = 1_000_000;
-/// Reports of less than this are put together: the first one of a bucket is of no time at all.
+/// Shorter reports are accumulated: the first report of a bucket has an elapsed time of zero.
 const MIN_REPORT_SPAN: Nanos = Nanos::SECOND;
 
-/// How fast requests come.
+/// The request rate of a bucket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DemandMeter {
     millionths: u64,
@@ -18,7 +18,7 @@ pub(super) struct DemandMeter {
 }
 
 impl DemandMeter {
-    /// So many requests came in that time. Answers whether there is a new rate.
+    /// Records the requests of a report. Returns whether there is a new rate.
     pub(super) fn record(&mut self, requests: u64, elapsed: Nanos) -> bool {
         self.requests = self.requests.saturating_add(requests);
         self.elapsed = self.elapsed.saturating_add(elapsed);
@@ -34,7 +34,7 @@ impl DemandMeter {
         true
     }
 
-    /// How many that is in a window, rounded up.
+    /// The requests in a window at the current rate, rounded up.
     pub(super) fn in_window(&self, window: Nanos) -> u64 {
         let units = u128::from(self.millionths)
             .saturating_mul(window.as_nanos().into())
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_that_of_the_last_report() {
+    fn the_rate_is_that_of_the_last_report() {
         let mut demand = DemandMeter::default();
         let five = Nanos::from_secs(5);
         assert!(demand.record(501, five));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_no_time_count_with_the_next() {
+    fn a_report_without_elapsed_time_is_added_to_the_next() {
         let mut demand = DemandMeter::default();
         assert!(!demand.record(1, Nanos::ZERO));
         assert_eq!(demand.in_window(Nanos::HOUR), 0);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_a_large_number_and_nothing_worse() {
+    fn extreme_values_saturate() {
         let mut demand = DemandMeter::default();
         assert!(demand.record(u64::MAX, Nanos::SECOND));
         assert_eq!(demand.in_window(Nanos::SECOND), u64::MAX / 1_000_000 + 1);

@@ -1,9 +1,8 @@
-//! Which limits of the policy a bucket is under, as descriptors are in the other service: its pairs are what is known of the
-//! request, and the engine is asked without charging anything.
+//! Finds the policy's limits that apply to a bucket: its pairs are a descriptor, and a peek at the engine gives the limits.
 //!
-//! A limit becomes so many units that all come back in one window. Buckets of tokens are exactly that. Envoy knows no
-//! windows, so a limit with one becomes the bucket of the same number and length. Places that are held cannot be shared out
-//! this way and do not count here. Must not know: clients, shares, messages.
+//! A limit becomes a number of units that refill in one window, which is exactly a token bucket. Envoy's assignments have no
+//! windows, so a limit with a window becomes a token bucket of the same size and length. Concurrency limits cannot be
+//! assigned this way and are ignored here. Must not know: clients, shares, messages.
 
 use std::sync::Arc;
 
@@ -18,19 +17,19 @@ use crate::EnvoyService;
 use crate::config::{Descriptor, DescriptorEntry, RlsRequest};
 use crate::rls::DescriptorRequest;
 
-/// What holds for a bucket.
+/// The limits that apply to a bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AppliedLimits {
-    /// The same for every client, whoever else there is.
+    /// A fixed strategy, the same for every client.
     Fixed(Strategy),
-    /// These, to be shared with others.
+    /// Limits that are shared with other clients.
     Limits(Vec<SharedLimit>),
 }
 
 /// One limit of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SharedLimit {
-    /// Which it is: the same for all whom it counts together.
+    /// Identifies the limit and its key: buckets with the same value share it.
     pub(super) key: Arc<[u8]>,
     pub(super) units: u64,
     pub(super) window: Nanos,
@@ -53,7 +52,7 @@ impl AppliedLimits {
 }
 
 impl<C: Clock> EnvoyService<C> {
-    /// What holds for a bucket by the policy in force.
+    /// The limits that apply to a bucket by the current policy.
     pub(super) fn limits_of_bucket(
         &self,
         domain: &str,
@@ -96,16 +95,16 @@ impl<C: Clock> EnvoyService<C> {
     }
 }
 
-/// Nothing if the limit is none here.
+/// The limit of a state. `None` if it cannot be assigned.
 fn shared_limit(verdict: &Verdict, state: &LimitState) -> Option<SharedLimit> {
     let meter = verdict.rule(state)?.meters.get(state.meter_index())?;
-    // What costs nothing is not limited.
+    // A limit with a cost of zero does not apply.
     let units = state.status.limit.checked_div(state.cost)?;
     let window = match verdict.quota_info(state).window() {
-        // Of nothing it does not matter when it comes back.
+        // The window of zero units does not matter.
         _ if units == 0 => Nanos::SECOND,
         Nanos::ZERO => {
-            // All quotas of a meter are of one kind.
+            // All quotas of a meter have the same algorithm.
             let listed = state.quota_index().unwrap_or(0);
             match meter.quotas.get(listed)?.quota() {
                 Quota::FixedWindow(quota) => longest_window(quota.window()),
@@ -115,7 +114,7 @@ fn shared_limit(verdict: &Verdict, state: &LimitState) -> Option<SharedLimit> {
         window => window,
     };
     let mut key = meter.identity.as_bytes().to_vec();
-    // No identity contains it, so nobody's key can look like part of one.
+    // A separator that no identity contains, so that a key cannot be mistaken for part of an identity.
     key.push(0);
     key.extend_from_slice(verdict.key(state));
     Some(SharedLimit {
@@ -125,7 +124,7 @@ fn shared_limit(verdict: &Verdict, state: &LimitState) -> Option<SharedLimit> {
     })
 }
 
-/// The longest that a window can be: what comes back no sooner is never too much.
+/// The longest length of a window: a slower refill never admits too much.
 const fn longest_window(window: Window) -> Nanos {
     match window {
         Window::Epoch(length) | Window::FirstHit(length) => length,

@@ -1,7 +1,7 @@
-//! Envoy's messages about quotas: usage reports read, assignments written.
+//! Envoy's messages of RLQS: reads usage reports and writes assignments.
 //!
-//! A bucket is known by its id written in one way, whatever the order of its pairs; that is also what is sent back. Must not
-//! know: limits, who is given what.
+//! A bucket is identified by its encoded id, with its pairs sorted by key; the same bytes are sent back. Must not know: limits,
+//! shares.
 
 use std::sync::Arc;
 
@@ -11,32 +11,32 @@ use tollgate_core::Nanos;
 use super::strategy::Strategy;
 use crate::protobuf::{MessageFields, MessageWriter, WireError, WireValue, text};
 
-/// The longest id of a bucket, in bytes. Ids hold what clients of clients send, so a longer one costs its bucket and not
-/// the stream.
+/// The longest id of a bucket in bytes. Ids contain values of end users, so a longer one is refused without closing the
+/// stream.
 pub(super) const MAX_ID_LEN: usize = 1_024;
 
-/// What a client says at one time.
+/// One message of a client.
 #[derive(Debug, Default)]
 pub(super) struct UsageReports<'a> {
     pub(super) domain: &'a str,
     pub(super) usages: Vec<BucketUsage<'a>>,
-    /// Buckets whose ids cannot be used.
+    /// The number of buckets with an invalid id.
     pub(super) unusable: u64,
 }
 
-/// What was used of one bucket since its last report.
+/// The usage of one bucket since its last report.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BucketUsage<'a> {
-    /// The pairs of the id, by their keys.
+    /// The pairs of the id, sorted by key.
     pub(super) pairs: Vec<DescriptorEntry<'a>>,
     pub(super) id: Arc<[u8]>,
-    /// How long ago the last report was, as the client has it, in whole seconds of late.
+    /// The time since the last report by the client's clock. Recent versions of Envoy send whole seconds.
     pub(super) elapsed: Nanos,
-    /// Requests, let through or not.
+    /// Requests, admitted or denied.
     pub(super) requests: u64,
 }
 
-/// What a client is told about one bucket.
+/// The action for one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BucketAction {
     Assign(Strategy),
@@ -60,7 +60,7 @@ pub(super) fn read_reports(bytes: &[u8]) -> Result<UsageReports<'_>, WireError> 
     Ok(reports)
 }
 
-/// Nothing if the id cannot be used.
+/// `None` if the id is invalid.
 fn read_usage(bytes: &[u8]) -> Result<Option<BucketUsage<'_>>, WireError> {
     let mut pairs = Vec::new();
     let (mut elapsed, mut requests) = (Nanos::ZERO, 0_u64);
@@ -79,7 +79,7 @@ fn read_usage(bytes: &[u8]) -> Result<Option<BucketUsage<'_>>, WireError> {
             _ => {}
         }
     }
-    // It is a map: of a key that comes twice the later value counts.
+    // The pairs are a map: of duplicate keys the last value counts.
     pairs.sort_by(|a: &DescriptorEntry<'_>, b| a.key.cmp(b.key));
     pairs.reverse();
     pairs.dedup_by(|later, earlier| later.key == earlier.key);
@@ -118,7 +118,7 @@ fn read_pairs<'a>(bytes: &'a [u8], pairs: &mut Vec<DescriptorEntry<'a>>) -> Resu
     Ok(())
 }
 
-/// A `google.protobuf.Duration`; what is negative is none.
+/// A `google.protobuf.Duration`. Negative values count as zero.
 fn read_duration(bytes: &[u8]) -> Result<Nanos, WireError> {
     let mut span = Nanos::ZERO;
     let mut fields = MessageFields::new(bytes);
@@ -146,7 +146,7 @@ fn write_id(pairs: &[DescriptorEntry<'_>], writer: &mut MessageWriter<'_>) {
     }
 }
 
-/// Writes a `RateLimitQuotaResponse`: what is to be done with each bucket, for so many seconds.
+/// Writes a `RateLimitQuotaResponse` with the action for each bucket. Assignments last for `seconds`.
 pub(super) fn write_response(
     actions: &[(Arc<[u8]>, BucketAction)],
     seconds: u64,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_the_same_whatever_the_order_of_its_pairs() {
+    fn a_bucket_id_does_not_depend_on_the_order_of_its_pairs() {
         let one = report(&[("a", "1"), ("b", "2")], &[(3, 7), (4, 2)]);
         let other = report(&[("b", "0"), ("b", "2"), ("a", "1")], &[(3, 7), (4, 2)]);
         let (one, other) = (read_reports(&one).unwrap(), read_reports(&other).unwrap());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_cannot_be_used_cost_their_bucket_and_nothing_else() {
+    fn an_invalid_id_drops_its_bucket_and_nothing_else() {
         let long = "x".repeat(MAX_ID_LEN);
         let many: Vec<String> = (0..=MAX_ENTRIES).map(|n| n.to_string()).collect();
         let many: Vec<_> = many.iter().map(|n| (&**n, "v")).collect();
@@ -245,14 +245,14 @@ mod tests {
     fn i13_no_bytes_of_a_report_break_a_promise() {
         let whole = report(&[("a", "1"), ("b", "2")], &[(3, u64::MAX), (4, 9)]);
         for end in 0..whole.len() {
-            // Cut off it is none, unless it is cut between two fields.
+            // A truncated message is invalid, unless it ends between two fields.
             let read = read_reports(&whole[..end]);
             assert!(read.is_err() || read.unwrap().usages.is_empty());
         }
-        for place in 0..whole.len() {
+        for index in 0..whole.len() {
             for byte in 0..=u8::MAX {
                 let mut changed = whole.clone();
-                changed[place] = byte;
+                changed[index] = byte;
                 if let Ok(read) = read_reports(&changed) {
                     for usage in read.usages {
                         assert!(!usage.pairs.is_empty() && usage.pairs.len() <= MAX_ENTRIES);

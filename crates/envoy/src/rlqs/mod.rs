@@ -1,9 +1,9 @@
-//! Envoy's quotas (`rate_limit_quota.v3`): clients report what they use, and are told how much of a limit is theirs.
+//! Envoy's rate limit quota service (RLQS, `rate_limit_quota.v3`): clients report their usage and are assigned shares of limits.
 //!
-//! Read it from `shares`, which keeps the promise: what all clients may be running on at any instant adds up to no more
-//! than the limit, whatever is late or lost within the grace. `table` knows the clients and their buckets, `limits` what
-//! the policy says of a bucket, `strategy` and `message` how an assignment is put. All of it belongs to one process, and
-//! what it does not know after a start it waits for. Must not know: sockets, HTTP/2.
+//! `shares` keeps the guarantee: at any time the shares that clients may use add up to no more than the limit, as long as
+//! messages arrive within the grace period. `table` tracks clients and their buckets, `limits` finds the limits of a bucket,
+//! `strategy` and `message` encode assignments. All state belongs to one process, which waits after a start until earlier
+//! assignments have expired. Must not know: sockets, HTTP/2.
 
 mod bounds;
 mod client;

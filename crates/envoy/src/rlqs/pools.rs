@@ -1,4 +1,4 @@
-//! All limits that are shared out, each with its claims, and what a bucket that is under several of them may be told.
+//! The share pools of all limits, and the assignment of a bucket to which several limits apply.
 //!
 //! Must not know: clients, messages, how limits are found.
 
@@ -12,18 +12,18 @@ use super::limits::SharedLimit;
 use super::shares::{AssignmentTimes, SharePool};
 use super::strategy::{LimitShare, Strategy};
 
-/// A limit with more claims than this is planned no more than once a second: planning looks at all of them.
+/// A limit with more claims is planned at most once a second, because planning visits all claims.
 const MANY_CLAIMS: usize = 64;
 
-/// All of them.
+/// The share pools of all limits.
 #[derive(Debug)]
 pub(super) struct Pools {
     pools: HashMap<Arc<[u8]>, PoolEntry>,
-    /// Those of which something has changed since they were planned.
+    /// The limits that have changed since they were planned.
     changed: BTreeSet<Arc<[u8]>>,
-    /// How many claims there are on all of them, also of those who are gone but hold something.
+    /// The number of claims on all limits, including those of disconnected clients.
     claims: usize,
-    /// Until then whoever was here before us may have given out everything.
+    /// Until then a previous process's assignments may be in use.
     opens_at: Timestamp,
     is_open: bool,
     spans: AssignmentTimes,
@@ -36,7 +36,7 @@ struct PoolEntry {
     planned: Timestamp,
 }
 
-/// What a bucket can be told now.
+/// The assignment that can be sent to a bucket now.
 #[derive(Debug)]
 pub(super) struct ShareOffer {
     shares: Vec<u64>,
@@ -55,7 +55,7 @@ impl Pools {
         }
     }
 
-    /// A report about a bucket: what it would use, if that is known anew, and that what was sent before has arrived.
+    /// Records a report about a bucket: its demand, if there is a new rate, and that earlier messages have arrived.
     pub(super) fn record_report(
         &mut self,
         claim: u64,
@@ -64,24 +64,25 @@ impl Pools {
         now: Timestamp,
     ) {
         for limit in limits {
-            let kept = self.pools.entry(Arc::clone(&limit.key));
-            let kept = kept.or_insert_with(|| PoolEntry {
+            let entry = self.pools.entry(Arc::clone(&limit.key));
+            let entry = entry.or_insert_with(|| PoolEntry {
                 pool: SharePool::new(limit.units, self.opens_at),
                 window: limit.window,
                 planned: Timestamp::EPOCH,
             });
-            if kept.pool.capacity() != limit.units {
-                kept.pool.resize(limit.units);
+            if entry.pool.capacity() != limit.units {
+                entry.pool.resize(limit.units);
             }
-            kept.window = limit.window;
-            let before = kept.pool.len();
-            kept.pool.join(claim, useful_share(limit, limits));
-            self.claims += kept.pool.len() - before;
+            entry.window = limit.window;
+            let before = entry.pool.len();
+            entry.pool.join(claim, useful_share(limit, limits));
+            self.claims += entry.pool.len() - before;
             if let Some(demand) = demand {
-                kept.pool
+                entry
+                    .pool
                     .record_demand(claim, demand.in_window(limit.window));
             }
-            kept.pool.confirm_delivery(claim, now, &self.spans);
+            entry.pool.confirm_delivery(claim, now, &self.spans);
             self.changed.insert(Arc::clone(&limit.key));
         }
     }
@@ -90,72 +91,72 @@ impl Pools {
         self.claims
     }
 
-    /// A bucket is not under these limits any more.
+    /// Records that these limits no longer apply to a bucket.
     pub(super) fn leave(&mut self, claim: u64, limits: &[SharedLimit]) {
         for limit in limits {
-            if let Some(kept) = self.pools.get_mut(&limit.key) {
-                let before = kept.pool.len();
-                kept.pool.leave(claim);
-                self.claims -= before - kept.pool.len();
+            if let Some(entry) = self.pools.get_mut(&limit.key) {
+                let before = entry.pool.len();
+                entry.pool.leave(claim);
+                self.claims -= before - entry.pool.len();
                 self.changed.insert(Arc::clone(&limit.key));
             }
         }
     }
 
-    /// What a bucket was sent before has arrived.
+    /// Records that earlier messages about a bucket have arrived.
     pub(super) fn confirm_delivery(&mut self, claim: u64, limits: &[SharedLimit], now: Timestamp) {
         for limit in limits {
-            if let Some(kept) = self.pools.get_mut(&limit.key)
-                && kept.pool.confirm_delivery(claim, now, &self.spans)
+            if let Some(entry) = self.pools.get_mut(&limit.key)
+                && entry.pool.confirm_delivery(claim, now, &self.spans)
             {
                 self.changed.insert(Arc::clone(&limit.key));
             }
         }
     }
 
-    /// A bucket was told to be forgotten.
+    /// Records that a client was told to abandon a bucket.
     pub(super) fn record_abandoned(&mut self, claim: u64, limits: &[SharedLimit], now: Timestamp) {
         for limit in limits {
-            if let Some(kept) = self.pools.get_mut(&limit.key) {
-                kept.pool.record_sent(claim, 0, now, &self.spans);
+            if let Some(entry) = self.pools.get_mut(&limit.key) {
+                entry.pool.record_sent(claim, 0, now, &self.spans);
             }
         }
     }
 
-    /// Time has passed.
+    /// Releases expired shares.
     pub(super) fn expire(&mut self, now: Timestamp) {
         let has_opened = !self.is_open && now >= self.opens_at;
         self.is_open |= has_opened;
         let mut claims = 0;
-        self.pools.retain(|key, kept| {
-            if kept.pool.expire(now, &self.spans) || has_opened {
+        self.pools.retain(|key, entry| {
+            if entry.pool.expire(now, &self.spans) || has_opened {
                 self.changed.insert(Arc::clone(key));
             }
-            claims += kept.pool.len();
-            kept.pool.len() > 0
+            claims += entry.pool.len();
+            entry.pool.len() > 0
         });
         self.claims = claims;
     }
 
-    /// Plans every limit of which something has changed, and answers whose claims are to be looked at.
+    /// Plans every limit that has changed. Returns the claims with a new share.
     pub(super) fn plan(&mut self, now: Timestamp) -> Vec<u64> {
-        let mut news = Vec::new();
+        let mut changed_claims = Vec::new();
         self.changed.retain(|key| {
-            let Some(kept) = self.pools.get_mut(key) else {
+            let Some(entry) = self.pools.get_mut(key) else {
                 return false;
             };
-            let is_soon = now.since(kept.planned) < Nanos::SECOND;
-            if is_soon && kept.pool.len() > MANY_CLAIMS {
+            let is_soon = now.since(entry.planned) < Nanos::SECOND;
+            if is_soon && entry.pool.len() > MANY_CLAIMS {
                 return true;
             }
-            kept.planned = now;
-            news.extend(kept.pool.plan(now));
+            entry.planned = now;
+            changed_claims.extend(entry.pool.plan(now));
             false
         });
-        news
+        changed_claims
     }
 
-    /// What a bucket can be told now; nothing while one of its limits has nothing for it.
+    /// The assignment that can be sent to a bucket now. `None` while one of its limits has no share for it.
     pub(super) fn offer(
         &self,
         claim: u64,
@@ -165,19 +166,19 @@ impl Pools {
         let mut shares = Vec::with_capacity(limits.len());
         let mut parts = Vec::with_capacity(limits.len());
         for limit in limits {
-            let kept = self.pools.get(&limit.key)?;
-            let units = kept.pool.offer(claim, now)?;
+            let entry = self.pools.get(&limit.key)?;
+            let units = entry.pool.offer(claim, now)?;
             shares.push(units);
             parts.push(LimitShare {
                 units,
-                window: kept.window,
+                window: entry.window,
             });
         }
         let strategy = Strategy::from_shares(&parts);
         Some(ShareOffer { shares, strategy })
     }
 
-    /// Whether an offer is other than what the bucket's claims are on record with.
+    /// Whether an offer differs from the shares that were last sent.
     pub(super) fn has_changed(
         &self,
         claim: u64,
@@ -185,12 +186,12 @@ impl Pools {
         offer: &ShareOffer,
     ) -> bool {
         limits.iter().zip(&offer.shares).any(|(limit, share)| {
-            let kept = self.pools.get(&limit.key);
-            kept.and_then(|kept| kept.pool.last_sent_share(claim)) != Some(*share)
+            let entry = self.pools.get(&limit.key);
+            entry.and_then(|entry| entry.pool.last_sent_share(claim)) != Some(*share)
         })
     }
 
-    /// It was told that.
+    /// Records that an offer was sent.
     pub(super) fn record_sent(
         &mut self,
         claim: u64,
@@ -199,15 +200,15 @@ impl Pools {
         now: Timestamp,
     ) {
         for (limit, share) in limits.iter().zip(&offer.shares) {
-            if let Some(kept) = self.pools.get_mut(&limit.key) {
-                kept.pool.record_sent(claim, *share, now, &self.spans);
+            if let Some(entry) = self.pools.get_mut(&limit.key) {
+                entry.pool.record_sent(claim, *share, now, &self.spans);
             }
         }
     }
 }
 
-/// The most of a limit that is of use to a bucket, given the others that it is under: what they would not let through
-/// anyway is better left to others.
+/// The largest share of a limit that a bucket can use, given its other limits. What those would deny anyway is better
+/// assigned to other buckets.
 fn useful_share(limit: &SharedLimit, all: &[SharedLimit]) -> u64 {
     let by_others = all.iter().map(|other| {
         let in_window = u128::from(other.units)
@@ -232,13 +233,13 @@ mod tests {
     }
 
     #[test]
-    fn of_a_wide_limit_no_more_is_of_use_than_a_narrow_one_lets_through() {
+    fn the_useful_share_of_a_limit_is_bounded_by_the_other_limits() {
         let (narrow, wide) = (limit(5, Nanos::SECOND), limit(6_000, Nanos::MINUTE));
         let both = [narrow, wide];
         assert_eq!(useful_share(&both[0], &both), 5);
         assert_eq!(useful_share(&both[1], &both), 300);
         let both = [limit(50, Nanos::HOUR), limit(20, Nanos::SECOND)];
-        // All fifty at once are of use, as far as twenty a second let them.
+        // All fifty can be used at once, as far as twenty per second allow it.
         assert_eq!(useful_share(&both[1], &both), 20);
         assert_eq!(useful_share(&both[0], &both), 50);
     }

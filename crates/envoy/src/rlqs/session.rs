@@ -1,4 +1,4 @@
-//! One client that reports and is told: its messages in, its messages out, and its end.
+//! The session of one RLQS client: its messages in, its messages out, and its end.
 //!
 //! Must not know: sockets, how a stream is read or written.
 
@@ -16,12 +16,12 @@ use super::message::{BucketUsage, read_reports, write_response};
 use super::table::QuotaTable;
 use crate::EnvoyService;
 
-/// Buckets of which one message tells. With the longest ids that is less than the window of anybody.
+/// The most buckets in one message. With the longest ids it fits into the default HTTP/2 window.
 const MAX_BUCKETS_PER_MESSAGE: usize = 32;
-/// The longest name of a domain, in bytes.
+/// The longest domain in bytes.
 const MAX_DOMAIN_LEN: usize = 1_024;
 
-/// Quotas of a service, for all clients that share them.
+/// The quota table of a service, shared by all its clients.
 #[derive(Debug)]
 pub(crate) struct SharedQuotaTable(Mutex<QuotaTable>);
 
@@ -30,18 +30,18 @@ impl SharedQuotaTable {
         Self(Mutex::new(QuotaTable::new(bounds, now)))
     }
 
-    /// What was done so far.
+    /// The counters.
     pub(crate) fn counts(&self) -> QuotaCounts {
         self.table().counts()
     }
 
-    /// A table is changed one claim at a time and each of them is whole, so it can be used after a panic.
+    /// Locks the table. Claims are changed one at a time and each is consistent, so the table is usable after a panic.
     fn table(&self) -> MutexGuard<'_, QuotaTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One client of RLQS.
+/// The session of one RLQS client.
 pub struct RlqsSession<C: Clock> {
     envoy: Arc<EnvoyService<C>>,
     stream: u64,
@@ -50,7 +50,7 @@ pub struct RlqsSession<C: Clock> {
 }
 
 impl<C: Clock> RlqsSession<C> {
-    /// A new client. `None` if there are too many.
+    /// Opens a session. `None` if there are too many clients.
     #[must_use]
     pub fn open(envoy: Arc<EnvoyService<C>>) -> Option<Self> {
         let wake = Arc::new(Notify::new());
@@ -63,16 +63,16 @@ impl<C: Clock> RlqsSession<C> {
         })
     }
 
-    /// Notified when there may be something to send.
+    /// Notified when a message may be due.
     #[must_use]
     pub const fn wake(&self) -> &Arc<Notify> {
         &self.wake
     }
 
-    /// Takes a message in.
+    /// Handles a message of the client.
     ///
     /// # Errors
-    /// What is wrong with the message.
+    /// Why the message is invalid.
     pub fn handle_message(&mut self, message: &[u8]) -> Result<(), String> {
         let mut reports = read_reports(message).map_err(|malformed| malformed.to_string())?;
         if self.domain.is_none() {
@@ -91,9 +91,9 @@ impl<C: Clock> RlqsSession<C> {
             return Err("domain: it cannot change; open another stream".to_owned());
         }
         let most = self.max_buckets(&mut reports.usages);
-        // The engine is asked while the table is not locked: others may be heard meanwhile.
-        let beyond = reports.usages.len().saturating_sub(most) as u64;
-        let heard = reports
+        // The engine is called while the table is not locked, so that other sessions can continue.
+        let excess = reports.usages.len().saturating_sub(most) as u64;
+        let reported = reports
             .usages
             .into_iter()
             .take(most)
@@ -103,16 +103,16 @@ impl<C: Clock> RlqsSession<C> {
                 elapsed: usage.elapsed,
                 requests: usage.requests,
             });
-        let heard: Vec<BucketReport> = heard.collect();
+        let reported: Vec<BucketReport> = reported.collect();
         let now = self.now();
         let mut table = self.envoy.quotas.table();
-        table.refuse(reports.unusable.saturating_add(beyond));
+        table.refuse(reports.unusable.saturating_add(excess));
         table.tick(now);
-        table.record_reports(self.stream, heard, now);
+        table.record_reports(self.stream, reported, now);
         Ok(())
     }
 
-    /// Writes the next message to `out` and returns whether there is one. The caller has to send it, or drop the client.
+    /// Appends the next message to `out` and returns whether there is one. The caller must send it, or drop the session.
     pub fn next_message(&mut self, out: &mut Vec<u8>) -> bool {
         let now = self.now();
         let mut table = self.envoy.quotas.table();
@@ -124,7 +124,7 @@ impl<C: Clock> RlqsSession<C> {
         !actions.is_empty()
     }
 
-    /// How many of the buckets are heard of at most; where there are more, those that are known come first.
+    /// The most buckets of a message that are processed. If there are more, known buckets come first.
     fn max_buckets(&self, usages: &mut [BucketUsage<'_>]) -> usize {
         let table = self.envoy.quotas.table();
         let most = table.bounds().buckets_per_client;

@@ -1,67 +1,67 @@
-//! One limit and those who share it: who is given how much, so that what all of them may be running on never adds up to
-//! more than the limit.
+//! The share pool of one limit: assigns shares to claims so that the shares in use never add up to more than the limit.
 //!
-//! Nobody tells us what a client is running on; it is known only from what it was sent and from what it can have missed. So
-//! a claim holds the largest share that it may still be running on: what it was sent last until that has expired, and
-//! whatever it was sent before that was larger, until a report shows that the smaller one has arrived or the larger one has
-//! expired. Only what nobody holds is given to others.
+//! The server does not know which share a client uses, only what it sent and what the client may have missed. So a claim
+//! reserves the largest share that its client may still use. That is the last share that was sent, until it expires. It is
+//! also an earlier larger share, until a report proves that the smaller one has arrived, or the larger one expires. Only
+//! unreserved units are assigned to other claims.
 //!
-//! Pure: reports, times and what was sent go in, shares come out. Must not know: clients, messages, what a share is of.
+//! The pool does no IO: reports, times and sent shares go in, new shares come out. Must not know: clients, messages, what the
+//! units are.
 
 use std::collections::BTreeMap;
 
 use tollgate_core::fair_share::{Demand, allocate};
 use tollgate_core::{Nanos, Timestamp};
 
-/// How long things last.
+/// The durations of assignments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AssignmentTimes {
-    /// How long an assignment is in force after a client has it.
+    /// The lifetime of an assignment after the client received it.
     pub(super) ttl: Nanos,
-    /// What is sent has arrived after so long, and what is reported later than that was written after it had.
+    /// A sent message has arrived after this long. A report that arrives later was written after the client received it.
     pub(super) grace: Nanos,
 }
 
 impl AssignmentTimes {
-    /// How long after it was sent an assignment may be in force.
+    /// How long an assignment may be in use after it was sent.
     pub(super) const fn hold_time(&self) -> Nanos {
         self.ttl.saturating_add(self.grace)
     }
 }
 
-/// A part that is at least so much of the whole is worth a change: less is not, because clients start other buckets when
-/// their assignment changes.
+/// A change of at least one fifth of a share is significant. Smaller ones are not sent, because Envoy resets a bucket when
+/// its assignment changes.
 const SIGNIFICANT_CHANGE_DIVISOR: u64 = 5;
-/// Whoever wants nothing is still given this part of an equal share, and one at least.
+/// A claim without demand gets this fraction of an equal share, at least one unit.
 const MIN_SHARE_DIVISOR: u64 = 8;
 
-/// One limit and those who share it.
+/// The share pool of one limit.
 #[derive(Debug)]
 pub(super) struct SharePool {
     capacity: u64,
     claims: BTreeMap<u64, Claim>,
-    /// What all claims hold together.
+    /// The units that all claims reserve.
     held: u64,
-    /// Until then everything may be held by clients of whoever gave out shares before us.
+    /// Until then clients of a previous process may use the whole limit.
     opens_at: Timestamp,
-    /// Whether somebody who should have something has not even the minimum.
+    /// Whether a claim has less than its minimum.
     is_short: bool,
-    /// Whether somebody should have so much more that it is worth a change, and there is no room for it.
+    /// Whether a claim should have significantly more and there are not enough free units.
     is_contended: bool,
     minimum: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Claim {
-    /// What it would use, and the most that is of use to it.
+    /// Its demand, and the largest share that it can use.
     demand: u64,
     max_useful: u64,
-    /// What it should have.
+    /// The planned share.
     target: u64,
     last_sent: Option<SentShare>,
-    /// A larger share from which it was lowered.
+    /// A larger share that was sent earlier and may still be in use.
     larger_share: Option<LargerShare>,
-    /// It will not be given anything any more.
+    /// Its bucket is abandoned or its client disconnected.
     is_leaving: bool,
 }
 
@@ -78,7 +78,7 @@ struct LargerShare {
     until: Timestamp,
 }
 
-/// Whether the way from one share to another is worth a change.
+/// Whether the difference between two shares is large enough to send a change.
 fn is_significant_change(from: u64, to: u64) -> bool {
     from.abs_diff(to).saturating_mul(SIGNIFICANT_CHANGE_DIVISOR) >= from.max(to).max(1)
 }
@@ -88,15 +88,15 @@ impl Claim {
         self.last_sent.map_or(0, |given| given.share)
     }
 
-    /// The largest share that it may be running on.
+    /// The largest share that its client may use.
     fn held(&self) -> u64 {
         self.share()
-            .max(self.larger_share.map_or(0, |above| above.share))
+            .max(self.larger_share.map_or(0, |larger| larger.share))
     }
 }
 
 impl SharePool {
-    /// A limit of so many units of which nobody holds anything but those who held it before `opens`.
+    /// A pool of `capacity` units. Until `opens` all of them may be in use by clients of a previous process.
     pub(super) const fn new(capacity: u64, opens: Timestamp) -> Self {
         Self {
             capacity,
@@ -117,27 +117,27 @@ impl SharePool {
         self.claims.len()
     }
 
-    /// Another limit. Shares that are out stay held: if it is smaller, they are lowered by the next plan.
+    /// Changes the capacity. Sent shares stay reserved; the next plan lowers them if necessary.
     pub(super) const fn resize(&mut self, capacity: u64) {
         self.capacity = capacity;
     }
 
-    /// Somebody has a claim, if he had none, of which no more than `most` is of use to him.
+    /// Adds a claim, if it is new, that can use at most `most` units.
     pub(super) fn join(&mut self, id: u64, most: u64) {
         let claim = self.claims.entry(id).or_default();
         (claim.max_useful, claim.is_leaving) = (most, false);
     }
 
-    /// What somebody would use, as he has just reported: up at once, down by halves.
-    pub(super) fn record_demand(&mut self, id: u64, wants: u64) {
+    /// Records a claim's demand. It rises at once and falls by half.
+    pub(super) fn record_demand(&mut self, id: u64, demand: u64) {
         if let Some(claim) = self.claims.get_mut(&id) {
-            let wants = wants.min(claim.max_useful);
-            let halfway = claim.demand.min(claim.max_useful) / 2 + wants / 2;
-            claim.demand = wants.max(halfway);
+            let demand = demand.min(claim.max_useful);
+            let halfway = claim.demand.min(claim.max_useful) / 2 + demand / 2;
+            claim.demand = demand.max(halfway);
         }
     }
 
-    /// A report has come, so what was sent a while ago has arrived. Answers whether that set something free.
+    /// Records a report, which proves that messages before the grace period arrived. Returns whether units became free.
     pub(super) fn confirm_delivery(
         &mut self,
         id: u64,
@@ -145,14 +145,14 @@ impl SharePool {
         spans: &AssignmentTimes,
     ) -> bool {
         self.update_claim(id, |claim| {
-            let has_arrived = |above: &LargerShare| now >= above.lowered.after(spans.grace);
+            let has_arrived = |larger: &LargerShare| now >= larger.lowered.after(spans.grace);
             if claim.larger_share.as_ref().is_some_and(has_arrived) {
                 claim.larger_share = None;
             }
         })
     }
 
-    /// Somebody is gone or was told to forget it. What it holds it holds until that has expired.
+    /// Removes a claim. Its reserved units stay reserved until they expire.
     pub(super) fn leave(&mut self, id: u64) {
         if let Some(claim) = self.claims.get_mut(&id) {
             claim.is_leaving = true;
@@ -163,14 +163,14 @@ impl SharePool {
         }
     }
 
-    /// Time has passed. Answers whether that set something free.
+    /// Releases expired shares. Returns whether units became free.
     pub(super) fn expire(&mut self, now: Timestamp, spans: &AssignmentTimes) -> bool {
         let before = self.held;
         let mut held = 0_u64;
         self.claims.retain(|_, claim| {
             let is_over = |given: &SentShare| now >= given.sent.after(spans.hold_time());
             claim.last_sent = claim.last_sent.filter(|given| !is_over(given));
-            claim.larger_share = claim.larger_share.filter(|above| now < above.until);
+            claim.larger_share = claim.larger_share.filter(|larger| now < larger.until);
             held = held.saturating_add(claim.held());
             !claim.is_leaving || claim.held() > 0
         });
@@ -178,10 +178,9 @@ impl SharePool {
         held < before
     }
 
-    /// Decides who should have how much, and answers who is to be looked at because of it: those for whom
-    /// [`offer`](Self::offer) has something other than they have.
+    /// Plans the share of each claim. Returns the claims for which [`offer`](Self::offer) differs from the last sent share.
     pub(super) fn plan(&mut self, now: Timestamp) -> Vec<u64> {
-        // The oldest come last: where there is not even one unit for everybody, they keep theirs.
+        // The oldest claims come last: if there are fewer units than claims, they keep theirs.
         let staying = || {
             let newest_first = self.claims.values().rev();
             newest_first.filter(|claim| !claim.is_leaving)
@@ -196,7 +195,7 @@ impl SharePool {
         };
         let demands: Vec<Demand> = staying().map(demand).collect();
         let mut shares = allocate(self.capacity, minimum, &demands);
-        // What nobody asked for is shared out too: a burst that comes tomorrow should find it there.
+        // Units without demand are assigned too, so that a later burst finds them.
         let given: u64 = shares.iter().sum();
         let room = |(claim, share): (&Claim, &u64)| Demand {
             units: claim.max_useful.saturating_sub(*share),
@@ -223,15 +222,18 @@ impl SharePool {
             target > share.max(room) && is_significant_change(share, target)
         };
         self.is_contended = self.claims.values().any(is_wanted);
-        let is_news = |id: &u64, claim: &Claim| {
+        let is_changed = |id: &u64, claim: &Claim| {
             let offered = self.offer(*id, now);
             offered.is_some() && offered != claim.last_sent.map(|given| given.share)
         };
-        let news = self.claims.iter().filter(|(id, claim)| is_news(id, claim));
-        news.map(|(id, _)| *id).collect()
+        let changed = self
+            .claims
+            .iter()
+            .filter(|(id, claim)| is_changed(id, claim));
+        changed.map(|(id, _)| *id).collect()
     }
 
-    /// The share that can be sent to somebody now; nothing if there is none for it yet.
+    /// The share that can be sent for a claim now. `None` if there is none yet.
     pub(super) fn offer(&self, id: u64, now: Timestamp) -> Option<u64> {
         let claim = self.claims.get(&id).filter(|claim| !claim.is_leaving)?;
         let Claim { target, .. } = *claim;
@@ -242,19 +244,19 @@ impl SharePool {
         };
         let possible = target.min(room);
         let Some(given) = claim.last_sent else {
-            // Who has nothing yet takes what makes a beginning.
+            // A new claim starts with its minimum.
             let is_enough = possible >= target.min(self.minimum);
             return is_enough.then_some(possible);
         };
         if target < given.share {
             let is_over = self.held > self.capacity;
             let is_lowered = claim.larger_share.is_some();
-            // Whoever was just lowered is not lowered again before that has arrived, unless it must be.
+            // A claim that was just lowered is not lowered again before that has arrived, unless it must be.
             let is_worth = self.is_contended || is_significant_change(given.share, target);
             let is_due = is_over || self.is_short || (is_worth && !is_lowered);
             return Some(if is_due { target } else { given.share });
         }
-        // Half of the way is worth going; for less it waits until others have let go.
+        // Half of the missing units is worth a message. For less it waits until others release theirs.
         let missing = target.saturating_sub(given.share);
         let gained = possible.saturating_sub(given.share);
         let is_short = given.share < self.minimum;
@@ -263,13 +265,13 @@ impl SharePool {
         Some(if is_due { possible } else { given.share })
     }
 
-    /// What somebody was sent last, while that may be in force.
+    /// The last share that was sent, while it may be in use.
     pub(super) fn last_sent_share(&self, id: u64) -> Option<u64> {
         let given = self.claims.get(&id)?.last_sent?;
         Some(given.share)
     }
 
-    /// A share was sent, for the first time or again.
+    /// Records that a share was sent, for the first time or again.
     pub(super) fn record_sent(
         &mut self,
         id: u64,
@@ -289,18 +291,18 @@ impl SharePool {
                     until: until.max(earlier.1),
                 });
             }
-            claim.larger_share = claim.larger_share.filter(|above| above.share > share);
+            claim.larger_share = claim.larger_share.filter(|larger| larger.share > share);
             claim.last_sent = Some(SentShare { share, sent: now });
         });
     }
 
-    /// What all of them may be running on together.
+    /// The units that all clients may use together.
     #[cfg(test)]
     pub(super) const fn held(&self) -> u64 {
         self.held
     }
 
-    /// Changes a claim and what is held; answers whether that is less than before.
+    /// Changes a claim and updates the reserved units. Returns whether units became free.
     fn update_claim(&mut self, id: u64, change: impl FnOnce(&mut Claim)) -> bool {
         let Some(claim) = self.claims.get_mut(&id) else {
             return false;

@@ -1,15 +1,12 @@
-//! What a client is told to do with the requests of a bucket: let all through, let none through, or a token bucket that is
-//! never larger or faster than the shares that it stands for.
+//! The strategy of an assignment: admit all, deny all, or a token bucket that is never larger or faster than the shares.
 //!
-//! What Envoy makes of a token bucket decides how it is written, and 1.36 to 1.40 do the same. The interval is cut to whole
-//! seconds, so less than a second would divide by zero; tokens come evenly and not in steps, so a longer interval is as
-//! good. A bucket is taken to be the one before if its tokens and the *nanoseconds* of its interval are, whatever the
-//! seconds; so the nanoseconds repeat the seconds, which costs one part in a thousand million. Must not know: protobuf, who
-//! gets it.
-
+//! Envoy 1.36 to 1.40 interpret a token bucket as follows. The interval is truncated to whole seconds, so less than a second
+//! would divide by zero. Tokens arrive evenly and not in steps, so a longer interval is equivalent. Two buckets with the same
+//! tokens and the same *nanoseconds* of the interval count as equal, whatever the seconds. So the nanoseconds repeat the
+//! seconds, which costs a billionth of the rate. Must not know: protobuf, which client gets it.
 use tollgate_core::Nanos;
 
-/// What to do with the requests of a bucket.
+/// The strategy for the requests of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strategy {
     AllowAll,
@@ -17,7 +14,7 @@ pub(super) enum Strategy {
     Tokens(QuotaTokenBucket),
 }
 
-/// A token bucket in the words of Envoy's message.
+/// A token bucket with the fields of Envoy's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QuotaTokenBucket {
     pub(super) max_tokens: u32,
@@ -26,7 +23,7 @@ pub(super) struct QuotaTokenBucket {
     pub(super) seconds: u64,
 }
 
-/// A part of a limit: so many units of it, all of which come back in `window`.
+/// A share of a limit: units that refill in `window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LimitShare {
     pub(super) units: u64,
@@ -34,13 +31,13 @@ pub(super) struct LimitShare {
 }
 
 const SECOND: u64 = Nanos::SECOND.as_nanos();
-/// Windows that are no whole number of seconds are multiplied by up to this, until they are or nearly.
+/// A window that is not a whole number of seconds is multiplied by up to this, until it is or nearly is.
 const MAX_WINDOW_MULTIPLE: u64 = 1_000;
-/// Envoy fills no bucket more slowly than with one token a year.
+/// Envoy's slowest fill rate is one token a year.
 const SLOWEST_FILL: u64 = Nanos::YEAR.as_nanos();
 
 impl QuotaTokenBucket {
-    /// What stands beside the seconds, so that no two intervals are taken for the same.
+    /// The nanoseconds of the interval, which differ if the seconds differ.
     pub(super) const fn nanos(&self) -> u64 {
         self.seconds % SECOND
     }
@@ -54,7 +51,7 @@ impl QuotaTokenBucket {
         let is_whole = |times: &u64| window.saturating_mul(*times).is_multiple_of(SECOND);
         let most = (u64::from(u32::MAX) / units).clamp(1, MAX_WINDOW_MULTIPLE);
         let times = (1..=most).find(is_whole).unwrap_or(most);
-        // So many tokens in so many seconds: rounded, there are fewer tokens and more seconds.
+        // Rounded to fewer tokens and more seconds.
         let tokens = u32::try_from(units.saturating_mul(times)).unwrap_or(u32::MAX);
         let span = u128::from(window)
             .saturating_mul(tokens.into())
@@ -68,7 +65,7 @@ impl QuotaTokenBucket {
 }
 
 impl Strategy {
-    /// What keeps within every one of these shares; without any there is nothing to keep within.
+    /// The strategy that stays within all of these shares. Without shares everything is admitted.
     pub(super) fn from_shares(shares: &[LimitShare]) -> Self {
         let is_slower = |a: &&LimitShare, b: &&LimitShare| {
             let left = u128::from(a.units).saturating_mul(b.window.as_nanos().into());
@@ -100,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_seconds_are_said_as_they_are() {
+    fn a_window_of_whole_seconds_is_kept() {
         assert_eq!(
             tokens(&[share(30, Nanos::MINUTE)]),
             QuotaTokenBucket {
@@ -112,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_second_become_whole_ones() {
+    fn fractions_of_seconds_become_whole_seconds() {
         let fast = tokens(&[share(3, Nanos::from_millis(100))]);
         assert_eq!(
             (fast.max_tokens, fast.tokens_per_fill, fast.seconds),
@@ -150,27 +147,30 @@ mod tests {
             1 << 62,
         ];
         for (units, window) in units.iter().flat_map(|u| windows.map(|w| (*u, w))) {
-            let Strategy::Tokens(said) =
+            let Strategy::Tokens(bucket) =
                 Strategy::from_shares(&[share(units, Nanos::from_nanos(window))])
             else {
                 assert!(u128::from(window) > u128::from(units) * u128::from(SLOWEST_FILL));
                 continue;
             };
-            // said.tokens / said.seconds <= units / window, without dividing.
-            let left = u128::from(said.tokens_per_fill) * u128::from(window);
-            let right = u128::from(units) * u128::from(said.seconds) * u128::from(SECOND);
-            assert!(left <= right, "{units} in {window}: {said:?}");
-            assert!(u64::from(said.max_tokens) <= units);
-            // Where a second is too short for as many tokens as can be said, or a window is not, much is lost; nowhere else.
-            let is_sayable = units < 1_000_000 && window > 1_000_000;
-            if is_sayable {
-                assert!(left * 1_000 >= right * 998, "{units} in {window}: {said:?}");
+            // bucket.tokens / bucket.seconds <= units / window, without dividing.
+            let left = u128::from(bucket.tokens_per_fill) * u128::from(window);
+            let right = u128::from(units) * u128::from(bucket.seconds) * u128::from(SECOND);
+            assert!(left <= right, "{units} in {window}: {bucket:?}");
+            assert!(u64::from(bucket.max_tokens) <= units);
+            // Only extreme sizes and windows lose much by rounding.
+            let is_ordinary = units < 1_000_000 && window > 1_000_000;
+            if is_ordinary {
+                assert!(
+                    left * 1_000 >= right * 998,
+                    "{units} in {window}: {bucket:?}"
+                );
             }
         }
     }
 
     #[test]
-    fn of_several_shares_the_slowest_and_the_smallest_count() {
+    fn the_slowest_and_the_smallest_of_several_shares_count() {
         let both = tokens(&[share(5, Nanos::SECOND), share(100, Nanos::MINUTE)]);
         assert_eq!(
             (both.max_tokens, both.tokens_per_fill, both.seconds),

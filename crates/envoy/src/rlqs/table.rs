@@ -1,7 +1,7 @@
-//! Who is connected, which buckets each has, and which limits those are under: a bounded table in which shares move.
+//! The bounded table of clients, their buckets, and the limits that apply to them.
 //!
-//! A bucket of a client is one claim on every limit that it is under, and is assigned what keeps within all of its shares.
-//! Times come in, assignments go out; nothing waits. Must not know: sockets, messages, how limits are found.
+//! A client's bucket has one claim on every limit that applies to it, and is assigned a strategy within all of its shares. The
+//! table does no IO. Must not know: sockets, messages, how limits are found.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use super::pools::Pools;
 use super::shares::AssignmentTimes;
 use super::strategy::Strategy;
 
-/// There may be so many claims on limits for each bucket that there may be.
+/// The most claims are this many times the most buckets.
 const MAX_CLAIMS_PER_BUCKET: usize = 2;
 
-/// Everything that is known.
+/// All clients, buckets and share pools.
 #[derive(Debug)]
 pub(super) struct QuotaTable {
     bounds: QuotaBounds,
     spans: AssignmentTimes,
     clients: HashMap<u64, QuotaClient>,
     pools: Pools,
-    /// Whose claim is which.
+    /// The client and bucket of each claim.
     owners: HashMap<u64, (u64, Arc<[u8]>)>,
     next: u64,
     last_tick: Timestamp,
@@ -68,12 +68,12 @@ impl QuotaTable {
         }
     }
 
-    /// Counts buckets whose ids could not be used.
+    /// Counts reports that were refused.
     pub(super) const fn refuse(&mut self, buckets: u64) {
         self.counts.refused = self.counts.refused.saturating_add(buckets);
     }
 
-    /// Somebody has come. Nothing if there are too many.
+    /// Adds a client. `None` if there are too many.
     pub(super) fn join(&mut self, wake: Arc<Notify>) -> Option<u64> {
         if self.clients.len() >= self.bounds.streams {
             return None;
@@ -83,7 +83,7 @@ impl QuotaTable {
         Some(client)
     }
 
-    /// Somebody is gone. What it was assigned stays held until that has expired.
+    /// Removes a client. Its shares stay reserved until they expire.
     pub(super) fn leave(&mut self, client: u64, now: Timestamp) {
         let Some(left) = self.clients.remove(&client) else {
             return;
@@ -95,29 +95,35 @@ impl QuotaTable {
         self.replan(now);
     }
 
-    /// Whether somebody has a bucket of this id.
+    /// Whether a client has a bucket with this id.
     pub(super) fn has_bucket(&self, client: u64, id: &[u8]) -> bool {
         let known = self.clients.get(&client);
         known.is_some_and(|known| known.buckets.contains_key(id))
     }
 
-    /// Somebody reports.
-    pub(super) fn record_reports(&mut self, client: u64, heard: Vec<BucketReport>, now: Timestamp) {
+    /// Records the reports of a client.
+    pub(super) fn record_reports(
+        &mut self,
+        client: u64,
+        reports: Vec<BucketReport>,
+        now: Timestamp,
+    ) {
         let Some(known) = self.clients.get_mut(&client) else {
             return;
         };
-        for gone in known.take_confirmed_forgotten(now, self.spans.grace) {
-            self.pools.confirm_delivery(gone.claim, &gone.limits, now);
+        for bucket in known.take_confirmed_forgotten(now, self.spans.grace) {
+            self.pools
+                .confirm_delivery(bucket.claim, &bucket.limits, now);
         }
-        for one in heard {
+        for report in reports {
             self.counts.reports = self.counts.reports.saturating_add(1);
-            self.record_report(client, one, now);
+            self.record_report(client, report, now);
         }
         self.replan(now);
     }
 
-    fn record_report(&mut self, client: u64, heard: BucketReport, now: Timestamp) {
-        // Those who are gone hold on for a while; they count too, or coming and going would fill everything.
+    fn record_report(&mut self, client: u64, report: BucketReport, now: Timestamp) {
+        // Claims of disconnected clients count too, or reconnecting would exceed the bound.
         let most_claims = self.bounds.buckets.saturating_mul(MAX_CLAIMS_PER_BUCKET);
         let is_full =
             self.owners.len() >= self.bounds.buckets || self.pools.claims() >= most_claims;
@@ -125,28 +131,28 @@ impl QuotaTable {
             return;
         };
         let is_full = is_full || known.buckets.len() >= self.bounds.buckets_per_client;
-        let is_known = known.buckets.contains_key(&heard.id);
-        if !is_known && known.is_stale(&heard) {
+        let is_known = known.buckets.contains_key(&report.id);
+        if !is_known && known.is_stale(&report) {
             return;
         }
         if !is_known && is_full {
             self.is_crowded = true;
             return self.refuse(1);
         }
-        known.mark_due(Arc::clone(&heard.id));
-        let bucket = known.buckets.entry(Arc::clone(&heard.id));
+        known.mark_due(Arc::clone(&report.id));
+        let bucket = known.buckets.entry(Arc::clone(&report.id));
         let bucket = bucket.or_insert_with(|| {
             let claim = self.next;
             self.next = claim.saturating_add(1);
-            self.owners.insert(claim, (client, heard.id));
+            self.owners.insert(claim, (client, report.id));
             QuotaBucket::new(claim, now)
         });
         bucket.needs_reply = true;
-        if heard.requests > 0 {
+        if report.requests > 0 {
             (bucket.last_used, bucket.is_idle) = (now, false);
         }
-        let is_new = bucket.demand.record(heard.requests, heard.elapsed);
-        let mut before = std::mem::replace(&mut bucket.limits, heard.limits).into_limits();
+        let is_new = bucket.demand.record(report.requests, report.elapsed);
+        let mut before = std::mem::replace(&mut bucket.limits, report.limits).into_limits();
         let limits = bucket.limits.limits();
         before.retain(|limit| limits.iter().all(|one| one.key != limit.key));
         self.pools.leave(bucket.claim, &before);
@@ -154,25 +160,25 @@ impl QuotaTable {
         self.pools.record_report(bucket.claim, limits, demand, now);
     }
 
-    /// Time has passed: what has expired is free, and what is not used is abandoned, sooner where there is no room.
+    /// Releases expired shares and abandons idle buckets, sooner if there are too many buckets.
     pub(super) fn tick(&mut self, now: Timestamp) {
         if now.since(self.last_tick) < Nanos::SECOND {
             return;
         }
         self.last_tick = now;
         self.pools.expire(now);
-        let patience = match std::mem::take(&mut self.is_crowded) {
+        let idle = match std::mem::take(&mut self.is_crowded) {
             true => self.bounds.idle_when_crowded,
             false => self.bounds.idle,
         };
         for client in self.clients.values_mut() {
             client.expire_forgotten(now, self.spans.hold_time());
-            client.abandon(now, patience);
+            client.abandon(now, idle);
         }
         self.replan(now);
     }
 
-    /// Looks again at every limit of which something has changed, and wakes those whom that concerns.
+    /// Plans every limit that has changed and wakes the clients with a new share.
     fn replan(&mut self, now: Timestamp) {
         for claim in self.pools.plan(now) {
             if let Some((client, id)) = self.owners.get(&claim)
@@ -183,7 +189,7 @@ impl QuotaTable {
         }
     }
 
-    /// What is to be said to somebody now, about at most so many buckets. It counts as sent.
+    /// Takes the due actions of a client, at most `most`. They count as sent.
     pub(super) fn take_due_actions(
         &mut self,
         client: u64,
@@ -201,7 +207,7 @@ impl QuotaTable {
             if is_idle && let Some(idle) = known.buckets.remove(&id) {
                 let (claim, limits) = (idle.claim, idle.limits.into_limits());
                 self.owners.remove(&claim);
-                // To be told to forget it is to be given nothing.
+                // Abandoning a bucket assigns it a share of zero.
                 self.pools.record_abandoned(claim, &limits, now);
                 self.pools.leave(claim, &limits);
                 let at = now;
@@ -235,7 +241,7 @@ impl QuotaTable {
     }
 }
 
-/// What a bucket is told now, on record as sent; nothing if there is nothing to say to it.
+/// The strategy to send for a bucket, recorded as sent. `None` if nothing is due.
 fn assign(bucket: &QuotaBucket, pools: &mut Pools, now: Timestamp) -> Option<Strategy> {
     let limits = match &bucket.limits {
         AppliedLimits::Fixed(strategy) => {

@@ -1,6 +1,6 @@
-//! RLS by files of envoyproxy/ratelimit: every descriptor is charged on its own, and what is denied is counted too.
+//! RLS by files of envoyproxy/ratelimit: every descriptor is charged on its own, and denied requests are charged too.
 //!
-//! Must not know: policies of ours, protobuf.
+//! Must not know: Tollgate's policies, protobuf.
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_http::{HeaderFields, RateLimitItem};
@@ -19,55 +19,55 @@ impl<C: Clock> EnvoyService<C> {
         &self,
         transport: Transport,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
+        inspect: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
-        let see = |decided: &EnvoyVerdict<'_>| {
-            let answered = match decided.reply.overall {
+        let inspect = |verdict: &EnvoyVerdict<'_>| {
+            let answered = match verdict.reply.overall {
                 RlsCode::Ok => RequestOutcome::Allowed,
                 RlsCode::OverLimit => RequestOutcome::Denied,
             };
             let metrics = self.service().metrics();
             metrics.record_outcome(transport, answered);
-            self.answer_by_files(decided, see)
+            self.answer_by_files(verdict, inspect)
         };
-        Ok(self.decide_descriptors(request, see).await?)
+        Ok(self.decide_descriptors(request, inspect).await?)
     }
 
     /// Charges descriptors as envoyproxy/ratelimit does, on this node or with the fleet.
     pub(super) async fn decide_descriptors<T>(
         &self,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
+        inspect: impl FnOnce(&EnvoyVerdict<'_>) -> T + Send,
     ) -> Result<T, DecideError> {
         match self.service().fleet() {
             // In a box, so that the future over memory stays small.
-            Some(fleet) => Box::pin(self.engine().decide_shared(fleet, request, see)).await,
-            None => self.engine().decide(request, see),
+            Some(fleet) => Box::pin(self.engine().decide_shared(fleet, request, inspect)).await,
+            None => self.engine().decide(request, inspect),
         }
     }
 
     fn answer_by_files<T>(
         &self,
-        decided: &EnvoyVerdict<'_>,
-        see: impl FnOnce(&RlsResponse<'_>) -> T,
+        verdict: &EnvoyVerdict<'_>,
+        inspect: impl FnOnce(&RlsResponse<'_>) -> T,
     ) -> T {
         let mut statuses = [RlsStatus::default(); MAX_DESCRIPTORS];
-        let answered = decided.reply.statuses();
-        for (place, status) in statuses.iter_mut().zip(answered) {
-            *place = rls_status(status);
+        let answered = verdict.reply.statuses();
+        for (slot, status) in statuses.iter_mut().zip(answered) {
+            *slot = rls_status(status);
         }
         let statuses = statuses.get(..answered.len()).unwrap_or_default();
-        let rules = decided.plan.policy().rules().len();
-        let policies = self.rule_policies.for_version(decided.generation, rules);
-        let metadata = decided.reply.metadata();
+        let rules = verdict.plan.policy().rules().len();
+        let policies = self.rule_policies.for_version(verdict.generation, rules);
+        let metadata = verdict.reply.metadata();
         with_header_fields(|fields| {
             match answered.len() {
-                0..=2 => self.render_rules::<2>(decided, &policies, fields),
-                3..=8 => self.render_rules::<8>(decided, &policies, fields),
-                _ => self.render_rules::<MAX_DESCRIPTORS>(decided, &policies, fields),
+                0..=2 => self.render_rules::<2>(verdict, &policies, fields),
+                3..=8 => self.render_rules::<8>(verdict, &policies, fields),
+                _ => self.render_rules::<MAX_DESCRIPTORS>(verdict, &policies, fields),
             }
-            see(&RlsResponse {
-                overall: decided.reply.overall,
+            inspect(&RlsResponse {
+                overall: verdict.reply.overall,
                 statuses,
                 fields,
                 metadata: metadata.as_ref(),
@@ -76,24 +76,24 @@ impl<C: Clock> EnvoyService<C> {
         })
     }
 
-    /// The header fields: every rule that is enforced, and when to come back. There are at most `N` descriptors.
+    /// Renders the header fields of every enforced rule, and `Retry-After`. There are at most `N` descriptors.
     fn render_rules<const N: usize>(
         &self,
-        decided: &EnvoyVerdict<'_>,
+        verdict: &EnvoyVerdict<'_>,
         policies: &VersionPolicies,
         fields: &mut HeaderFields,
     ) {
-        let is_over = decided.reply.overall == RlsCode::OverLimit;
-        let mut standings: [Option<RateLimitItem<'_>>; N] = [None; N];
+        let is_over = verdict.reply.overall == RlsCode::OverLimit;
+        let mut items: [Option<RateLimitItem<'_>>; N] = [None; N];
         let mut count = 0;
         let mut longest = Nanos::ZERO;
-        for (index, status) in decided.reply.statuses().iter().enumerate() {
+        for (index, status) in verdict.reply.statuses().iter().enumerate() {
             let denies = is_over && status.code == RlsCode::OverLimit;
             let until_reset = Nanos::from_secs(status.until_reset.unwrap_or(0));
             if denies {
                 longest = longest.max(until_reset);
             }
-            let rule = decided.plan.rule(index).filter(|rule| !rule.shadow_mode);
+            let rule = verdict.plan.rule(index).filter(|rule| !rule.shadow_mode);
             let (Some(limit), Some(policy)) = (
                 status.current_limit,
                 rule.and_then(|rule| policies.for_rule(rule)),
@@ -107,7 +107,7 @@ impl<C: Clock> EnvoyService<C> {
             } else {
                 Outcome::Allow
             };
-            let standing = RateLimitItem::new(
+            let item = RateLimitItem::new(
                 policy,
                 outcome,
                 &tollgate_core::QuotaStatus {
@@ -116,8 +116,8 @@ impl<C: Clock> EnvoyService<C> {
                     reset_after: until_reset,
                 },
             );
-            if let Some(place) = standings.get_mut(count) {
-                *place = Some(standing);
+            if let Some(slot) = items.get_mut(count) {
+                *slot = Some(item);
                 count += 1;
             }
         }
@@ -128,20 +128,20 @@ impl<C: Clock> EnvoyService<C> {
         } else {
             Outcome::Allow
         };
-        let mut there = standings.into_iter().flatten();
-        let Some(first) = there.next() else {
+        let mut present = items.into_iter().flatten();
+        let Some(first) = present.next() else {
             return self.render(outcome, &[], fields);
         };
         let mut list = [first; N];
-        for (place, standing) in list.iter_mut().skip(1).zip(there) {
-            *place = standing;
+        for (slot, item) in list.iter_mut().skip(1).zip(present) {
+            *slot = item;
         }
         let list = list.get(..count).unwrap_or_default();
         self.render(outcome, list, fields);
     }
 }
 
-/// One status as it is sent.
+/// The status of a descriptor in the response.
 pub(super) fn rls_status<'a>(status: &DescriptorStatus<'a>) -> RlsStatus<'a> {
     RlsStatus {
         code: status.code,

@@ -1,4 +1,4 @@
-//! RLS by a policy of ours: every descriptor is a request of its own, and all of them are charged or none.
+//! RLS by a Tollgate policy: every descriptor is a request of its own, and either all of them are charged or none.
 //!
 //! Must not know: protobuf, how the engine decides.
 
@@ -20,7 +20,7 @@ impl<C: Clock> EnvoyService<C> {
         &self,
         transport: Transport,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
+        inspect: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         check(request).map_err(RlsError::BadRequest)?;
         if let [only] = request.descriptors
@@ -28,13 +28,13 @@ impl<C: Clock> EnvoyService<C> {
         {
             let all = [self.decide_one(DescriptorRequest::new(request, only)).await];
             self.observe(transport, &all)?;
-            return Ok(self.answer_by_policy(&all, &[None], see));
+            return Ok(self.answer_by_policy(&all, &[None], inspect));
         }
         // In a box, so that the future of one descriptor stays small.
-        Box::pin(self.decide_all(transport, request, see)).await
+        Box::pin(self.decide_all(transport, request, inspect)).await
     }
 
-    /// One descriptor. While the wait queue is full it is peeked at first: what cannot wait is not charged.
+    /// Decides one descriptor. While the wait queue is full it is peeked first, so that a request that cannot wait is not charged.
     async fn decide_one<'a>(&self, request: DescriptorRequest<'a>) -> DescriptorDecision<'a> {
         let mut request = request;
         if self.service().saturation().is_full() {
@@ -54,23 +54,22 @@ impl<C: Clock> EnvoyService<C> {
         self.service().check_uncounted(request, options).await
     }
 
-    /// Several descriptors: if one is refused, what the others were charged is cancelled.
+    /// Decides several descriptors. If one is refused, the charges of the others are cancelled.
     async fn decide_all<T>(
         &self,
         transport: Transport,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
+        inspect: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         let service = self.service();
-        // First a peek at each, so that a request that is refused does not take from others for a moment what it will not
-        // get.
+        // Peek at each first, so that a refused request does not briefly take units from others.
         let mut all: Vec<DescriptorDecision<'_>> = Vec::with_capacity(request.descriptors.len());
         for descriptor in request.descriptors {
             let request = DescriptorRequest::new(request, descriptor);
             all.push(DescriptorDecision::peek(request, service).await);
         }
         let mut order: Vec<usize> = (0..all.len()).collect();
-        // A descriptor that refuses is charged first: it refuses again, and its penalties and counters see it.
+        // Descriptors that are refused are charged first: they are refused again, and their penalties and counters apply.
         order.sort_by_key(|index| all.get(*index).is_some_and(DescriptorDecision::is_admitted));
         let mut reserved = ReservedTickets {
             service,
@@ -91,17 +90,17 @@ impl<C: Clock> EnvoyService<C> {
         is_refused |= all.iter().any(|one| !one.is_admitted());
         let mut overrides = [const { None }; MAX_DESCRIPTORS];
         if !is_refused {
-            for (place, one) in overrides.iter_mut().zip(&all) {
-                // On an error what was reserved is given back.
+            for (slot, one) in overrides.iter_mut().zip(&all) {
+                // On an error `ReservedTickets` refunds the reservations.
                 let decided = self.decide_override(request, one.request.descriptor);
-                *place = decided.await?;
+                *slot = decided.await?;
                 is_refused |=
-                    place.is_some_and(|status: RlsStatus<'_>| status.code == RlsCode::OverLimit);
+                    slot.is_some_and(|status: RlsStatus<'_>| status.code == RlsCode::OverLimit);
             }
         }
         while let Some(ticket) = reserved.tickets.pop() {
             if is_refused {
-                // What a store that answers no more keeps, it keeps.
+                // If the store does not answer, the charge stays.
                 let _cancelled = service.cancel(ticket).await;
             } else {
                 self.release(Some(ticket)).await;
@@ -118,11 +117,11 @@ impl<C: Clock> EnvoyService<C> {
                 one.verdict = self.charge(&one.request).await;
             }
         }
-        Ok(self.answer_by_policy(&all, overrides, see))
+        Ok(self.answer_by_policy(&all, overrides, inspect))
     }
 
-    /// Counts and logs one verdict for the whole request: that of the first descriptor that is refused, or of the first.
-    /// It is an error if a limit is closed while the shared store is away.
+    /// Counts and logs one verdict for the whole request: that of the first refused descriptor, or of the first. It fails if a
+    /// limit is `closed` while the shared store is unavailable.
     fn observe(
         &self,
         transport: Transport,
@@ -142,17 +141,17 @@ impl<C: Clock> EnvoyService<C> {
         Ok(())
     }
 
-    /// Makes the answer. `overrides` are the statuses by limits that came with descriptors.
+    /// Builds the response. `overrides` are the statuses by overrides of descriptors.
     fn answer_by_policy<T>(
         &self,
         all: &[DescriptorDecision<'_>],
         overrides: &[Option<RlsStatus<'_>>],
-        see: impl FnOnce(&RlsResponse<'_>) -> T,
+        inspect: impl FnOnce(&RlsResponse<'_>) -> T,
     ) -> T {
         let mut statuses = [RlsStatus::default(); MAX_DESCRIPTORS];
-        let answers = all.iter().zip(overrides);
-        for (place, (one, by_override)) in statuses.iter_mut().zip(answers) {
-            *place = by_override.unwrap_or_else(|| one.status());
+        let decisions = all.iter().zip(overrides);
+        for (slot, (one, by_override)) in statuses.iter_mut().zip(decisions) {
+            *slot = by_override.unwrap_or_else(|| one.status());
         }
         let statuses = statuses.get(..all.len()).unwrap_or_default();
         let outcome = overall_outcome(statuses);
@@ -164,7 +163,7 @@ impl<C: Clock> EnvoyService<C> {
                 }
                 all => self.render_all(outcome, all, fields),
             }
-            see(&RlsResponse {
+            inspect(&RlsResponse {
                 overall: if outcome.is_admitted() {
                     RlsCode::Ok
                 } else {
@@ -180,7 +179,7 @@ impl<C: Clock> EnvoyService<C> {
         })
     }
 
-    /// The header fields of several descriptors. A limit that applies to two of them is sent once, where less is left.
+    /// Renders the header fields of several descriptors. A limit that applies to several is sent once, with the least remaining.
     fn render_all(
         &self,
         outcome: Outcome,
@@ -206,10 +205,10 @@ impl<C: Clock> EnvoyService<C> {
         self.render(outcome, &merged, fields);
     }
 
-    /// Releases places at once: nobody tells Envoy's limiter when a request is over, so places cannot be held for it.
+    /// Releases leases at once: Envoy does not report the end of a request, so they cannot be held.
     async fn release(&self, ticket: Option<Ticket>) {
         if let Some(ticket) = ticket.filter(Ticket::has_permits) {
-            // No rule counts responses of this status, which is none.
+            // No rule counts responses with status 0.
             let _released = self.service().respond(ticket, &0_u16).await;
         }
     }
@@ -226,8 +225,8 @@ fn check(request: &RlsRequest<'_>) -> Result<(), BadRequest> {
     }
 }
 
-/// What the descriptors of one request have reserved. If this is dropped before all of it is settled, because the client left or
-/// a descriptor could not be decided, the rest is given back.
+/// The reservations of one request. If this is dropped before all are settled, because the client disconnected or a
+/// descriptor could not be decided, the others are refunded.
 struct ReservedTickets<'s, C: Clock> {
     service: &'s RateLimitService<C>,
     tickets: Vec<Ticket>,

@@ -1,6 +1,6 @@
-//! One descriptor as a request to the service, and the decision on it as Envoy's messages say it.
+//! A descriptor as a request to the service, and the decision on it in the terms of Envoy's messages.
 //!
-//! Must not know: protobuf, that there are other descriptors.
+//! Must not know: protobuf, other descriptors.
 
 use std::net::IpAddr;
 
@@ -17,11 +17,11 @@ use super::rls_response::RlsStatus;
 use super::seconds;
 use crate::config::{Descriptor, DescriptorEntry, RlsCode, RlsRequest};
 
-/// One descriptor as a request to the service.
+/// A descriptor as a request to the service.
 pub(crate) struct DescriptorRequest<'a> {
     pub(super) descriptor: &'a Descriptor<'a>,
     domain: &'a str,
-    /// What it counts, if the request says so; else the policy does.
+    /// Its hits. If `None`, the policy sets the cost.
     hits: Option<u64>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct DescriptorRequest<'a> {
 pub(super) struct DescriptorDecision<'a> {
     pub(super) request: DescriptorRequest<'a>,
     pub(super) verdict: Verdict,
-    /// What became of it because the wait queue is full, if it would have to wait.
+    /// The decision because of a full wait queue, if it would have to wait.
     pub(super) queue_full: Option<WaitQueueFull>,
 }
 
@@ -51,12 +51,12 @@ impl<'a> DescriptorRequest<'a> {
         self.hits == Some(0)
     }
 
-    /// Whether the engine is to charge it.
+    /// Whether the engine must charge it.
     pub(super) fn is_charged(&self) -> bool {
         !self.descriptor.is_negative_hits && !self.is_peek() && self.descriptor.limit.is_none()
     }
 
-    /// How the descriptor is checked.
+    /// The options of its check.
     pub(super) fn options(&self) -> CheckOptions {
         match self.hits {
             hits if self.is_refund() => CheckOptions {
@@ -71,7 +71,7 @@ impl<'a> DescriptorRequest<'a> {
         }
     }
 
-    /// Charges the descriptor so that it can be cancelled.
+    /// Charges the descriptor as a reservation, which can be cancelled.
     pub(super) async fn reserve<C: Clock>(&self, service: &RateLimitService<C>) -> Verdict {
         let options = CheckOptions {
             cost: self.hits,
@@ -108,7 +108,7 @@ impl<'a> DescriptorDecision<'a> {
         service: &RateLimitService<C>,
     ) -> Self {
         let verdict = request.peek(service).await;
-        // A descriptor that only peeks waits for nothing.
+        // A peek never waits.
         let queue_full = request
             .is_charged()
             .then(|| service.wait_queue_full(&verdict))
@@ -120,13 +120,13 @@ impl<'a> DescriptorDecision<'a> {
         }
     }
 
-    /// Whether it is still to be charged.
+    /// Whether it must still be charged.
     pub(super) fn is_charged(&self) -> bool {
         self.request.is_charged() && self.queue_full.is_none()
     }
 
-    /// Whether it is admitted. A peek at an exhausted limit is not, even for `charge: always`: that stops work that is paid
-    /// for later.
+    /// Whether it is admitted. A peek at an exhausted limit is not, even for `charge: always`: that stops work that is charged
+    /// later.
     pub(super) fn is_admitted(&self) -> bool {
         if let Some(WaitQueueFull::Refused(_)) = self.queue_full {
             return false;
@@ -137,7 +137,7 @@ impl<'a> DescriptorDecision<'a> {
         self.verdict.is_admitted() && !(self.request.is_peek() && self.exhausted().is_some())
     }
 
-    /// The limit of which nothing is left.
+    /// The first enforced limit with nothing remaining.
     fn exhausted(&self) -> Option<&LimitState> {
         let mut states = self.verdict.limits().iter();
         states.find(|state| {
@@ -184,7 +184,7 @@ impl<'a> DescriptorDecision<'a> {
         }
     }
 
-    /// Time until there is one more, where nothing is left.
+    /// Time until the next unit is available, if nothing remains.
     fn until_more(&self, state: &LimitState) -> Nanos {
         match self
             .verdict
@@ -205,7 +205,7 @@ impl<'a> DescriptorDecision<'a> {
 }
 
 impl Attributes for DescriptorRequest<'_> {
-    /// The entry that is called so, or the address that Envoy's own action gives.
+    /// The entry `ip`, or `remote_address` of Envoy's own action.
     fn ip(&self) -> Option<IpAddr> {
         let entry = self.entry("ip").or_else(|| self.entry("remote_address"));
         std::str::from_utf8(entry?).ok()?.parse().ok()
@@ -219,10 +219,12 @@ impl Attributes for DescriptorRequest<'_> {
             Attribute::Host => self.entry("host"),
             Attribute::Route => self.entry("route"),
             Attribute::Path => self.entry("path").filter(|path| path.starts_with(b"/")),
-            Attribute::Header(name) => self.of_family("header.", name, str::eq_ignore_ascii_case),
-            Attribute::Query(name) => self.of_family("query.", name, str::eq),
-            Attribute::Cookie(name) => self.of_family("cookie.", name, str::eq),
-            Attribute::Claim(name) => self.of_family("claim.", name, str::eq),
+            Attribute::Header(name) => {
+                self.prefixed_entry("header.", name, str::eq_ignore_ascii_case)
+            }
+            Attribute::Query(name) => self.prefixed_entry("query.", name, str::eq),
+            Attribute::Cookie(name) => self.prefixed_entry("cookie.", name, str::eq),
+            Attribute::Claim(name) => self.prefixed_entry("claim.", name, str::eq),
             _ => None,
         }
     }
@@ -235,17 +237,17 @@ impl DescriptorRequest<'_> {
         found.map(|entry| entry.value.as_bytes())
     }
 
-    fn of_family(
+    fn prefixed_entry(
         &self,
         family: &str,
         name: &str,
         is_same: impl Fn(&str, &str) -> bool,
     ) -> Option<&[u8]> {
         let mut entries = self.descriptor.entries.iter();
-        let is_it = |entry: &&DescriptorEntry<'_>| {
+        let is_match = |entry: &&DescriptorEntry<'_>| {
             let rest = entry.key.strip_prefix(family);
             rest.is_some_and(|rest| is_same(rest, name))
         };
-        entries.find(is_it).map(|entry| entry.value.as_bytes())
+        entries.find(is_match).map(|entry| entry.value.as_bytes())
     }
 }

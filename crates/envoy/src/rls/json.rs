@@ -1,7 +1,7 @@
-//! `/json`: the same question and answer in protobuf's JSON, for those who do not speak gRPC.
+//! `/json`: the same request and response in protobuf's JSON, for clients without gRPC.
 //!
-//! Names are read as the messages have them and in camel case, numbers also as texts, enumerations by name and number; what
-//! is null is absent, and what is not known is refused. Must not know: HTTP, how anything is decided.
+//! Field names may be snake case or camel case, numbers may be strings, enumerations names or numbers. `null` means absent, and
+//! unknown fields are refused. Must not know: HTTP, how requests are decided.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,23 +21,23 @@ use tollgate_service::Refusal;
 use super::messages::{MAX_KEY_LEN, MAX_VALUE_LEN};
 use super::rls_response::{RlsLimit, RlsResponse, RlsStatus};
 
-/// The answer to a request by JSON.
+/// The response to a JSON request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RlsJsonResponse {
-    /// It was decided.
+    /// The request was decided.
     Decided {
         /// The HTTP status.
         status: u16,
-        /// The answer as JSON.
+        /// The response as JSON.
         body: Vec<u8>,
-        /// How long the answer is to be held back.
+        /// How long to delay the response.
         wait: Nanos,
     },
-    /// It was not decided: how to refuse, and why.
+    /// The request could not be decided: the refusal, and why.
     Failed(Refusal, String),
 }
 
-/// The request as it was written.
+/// The request body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RlsJsonRequest<'a> {
@@ -80,14 +80,14 @@ struct JsonLimit<'a> {
     unit: Option<UnitName<'a>>,
 }
 
-/// A message. What is derived would also read one from a list of its fields, which no writer of protobuf's JSON writes.
+/// A message. A derived `Deserialize` would also accept a list of its fields, which protobuf's JSON does not have.
 struct JsonObject<T>(T);
 
-/// A whole number, in digits or in a text of digits.
+/// An integer, as a number or a string of digits.
 #[derive(Clone, Copy)]
 struct JsonNumber(u64);
 
-/// A unit by its name or its number.
+/// A unit by its name or number.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum UnitName<'a> {
@@ -95,12 +95,12 @@ enum UnitName<'a> {
     Name(#[serde(borrow)] Cow<'a, str>),
 }
 
-/// Reads what is in the body: a [`RlsJsonRequest`], whose parts are then taken out of it, one after another.
+/// Parses the body. The parts of the result borrow from each other, so they are built one after another.
 pub(super) fn read_json(body: &[u8]) -> Result<RlsJsonRequest<'_>, String> {
-    let JsonObject(question): JsonObject<RlsJsonRequest<'_>> =
+    let JsonObject(request): JsonObject<RlsJsonRequest<'_>> =
         serde_json::from_slice(body).map_err(|error| format!("body: {error}"))?;
-    check_at_most("descriptors", question.list().len(), MAX_DESCRIPTORS)?;
-    Ok(question)
+    check_at_most("descriptors", request.list().len(), MAX_DESCRIPTORS)?;
+    Ok(request)
 }
 
 impl RlsJsonRequest<'_> {
@@ -135,7 +135,7 @@ impl RlsJsonRequest<'_> {
         Ok(descriptors)
     }
 
-    /// The whole of it, with these descriptors.
+    /// The request with these descriptors.
     pub(super) fn request<'a>(
         &'a self,
         descriptors: &'a [crate::config::Descriptor<'a>],
@@ -171,7 +171,7 @@ fn read_entries<'a>(
 fn read_limit(limit: &JsonLimit<'_>) -> Result<LimitOverride, String> {
     let unit = match &limit.unit {
         Some(UnitName::Number(number)) => WindowUnit::from_number(*number),
-        // Only as it is written in the messages; files are more patient.
+        // Only the spelling of the messages is accepted; files are case-insensitive.
         Some(UnitName::Name(name)) => WindowUnit::from_name(name)
             .filter(|_| name.bytes().all(|byte| byte.is_ascii_uppercase())),
         None => None,
@@ -228,7 +228,7 @@ impl Visitor<'_> for NumberVisitor {
     type Value = JsonNumber;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number that is not negative, or a text of one")
+        f.write_str("a non-negative integer, or a string of one")
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<JsonNumber, E> {
@@ -236,7 +236,7 @@ impl Visitor<'_> for NumberVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<JsonNumber, E> {
-        // Up to here every whole number is exact.
+        // Up to 2^53 every integer is exact.
         let is_whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
         if !is_whole {
             return Err(E::invalid_value(de::Unexpected::Float(number), &self));
@@ -258,9 +258,9 @@ impl Visitor<'_> for NumberVisitor {
     }
 }
 
-/// Writes an answer. What is empty or zero is left out, as in the messages.
+/// Writes a response. Empty and zero fields are left out, as in the messages.
 pub(super) fn write_json(response: &RlsResponse<'_>) -> Vec<u8> {
-    // Nothing in it can fail to be written.
+    // Serializing cannot fail.
     serde_json::to_vec(&ResponseJson(response)).unwrap_or_default()
 }
 
@@ -376,10 +376,10 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<String, String> {
-        let question = read_json(text.as_bytes())?;
-        let entries = question.entries()?;
-        let descriptors = question.descriptors(&entries)?;
-        let request = question.request(&descriptors)?;
+        let request = read_json(text.as_bytes())?;
+        let entries = request.entries()?;
+        let descriptors = request.descriptors(&entries)?;
+        let request = request.request(&descriptors)?;
         let one = |one: &crate::config::Descriptor<'_>| {
             let entries: Vec<_> = one.entries.iter().map(|it| (it.key, it.value)).collect();
             format!(
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_in_both_spellings_and_numbers_as_texts_too() {
+    fn names_may_be_snake_or_camel_case_and_numbers_may_be_strings() {
         let camel = r#"{"domain":"d","hitsAddend":"3","descriptors":[{"entries":[{"key":"k","value":"v"}],
             "limit":{"requestsPerUnit":5,"unit":"MINUTE"},"hitsAddend":"0","isNegativeHits":true}]}"#;
         let snake = r#"{"domain":"d","hits_addend":3.0,"descriptors":[{"entries":[{"key":"k","value":"v"}],
@@ -414,10 +414,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn errors_name_the_invalid_field() {
         for (text, reason) in [
             ("", "body: EOF"),
-            // A list of the fields is no message; found by schemathesis.
+            // A list of the fields is not a message; found by schemathesis.
             ("[]", "body: invalid type: sequence, expected an object"),
             (r#"["d"]"#, "expected an object"),
             (r#"{"descriptors":[[]]}"#, "expected an object"),
@@ -431,14 +431,8 @@ mod tests {
                 r#"{"hitsAddend":1,"hits_addend":1}"#,
                 "duplicate field `hits_addend`",
             ),
-            (
-                r#"{"hits_addend":-1}"#,
-                "a whole number that is not negative",
-            ),
-            (
-                r#"{"hits_addend":1.5}"#,
-                "a whole number that is not negative",
-            ),
+            (r#"{"hits_addend":-1}"#, "a non-negative integer"),
+            (r#"{"hits_addend":1.5}"#, "a non-negative integer"),
             (r#"{"hits_addend":4294967296}"#, "does not fit in 32 bits"),
             (
                 r#"{"descriptors":[{"limit":{"unit":"fortnight"}}]}"#,

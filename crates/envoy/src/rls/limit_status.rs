@@ -1,6 +1,6 @@
-//! The status of a limit of ours as Envoy's messages can say it.
+//! The status of a Tollgate limit in the terms of Envoy's messages.
 //!
-//! Must not know: protobuf, how anything was decided.
+//! Must not know: protobuf, how requests are decided.
 
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{LimitState, Verdict};
@@ -8,8 +8,8 @@ use tollgate_engine::{LimitState, Verdict};
 use super::rls_response::{RlsLimit, RlsStatus};
 use crate::config::{RlsCode, WindowUnit};
 
-/// A limit as Envoy's messages can say it: so many in the shortest unit that its window fits in. Said of a longer time, a
-/// quota never promises more than there is; header fields of ours say it exactly.
+/// A limit in the terms of Envoy's messages: its quota, in the shortest unit that is at least as long as its window. The same
+/// quota over a longer time never promises too much; header fields are exact.
 pub(super) fn rls_limit<'a>(verdict: &'a Verdict, state: &LimitState) -> Option<RlsLimit<'a>> {
     let rule = verdict.rule(state)?;
     Some(RlsLimit {
@@ -19,7 +19,7 @@ pub(super) fn rls_limit<'a>(verdict: &'a Verdict, state: &LimitState) -> Option<
     })
 }
 
-/// The number of the unit; zero where there is no window.
+/// The number of the unit; zero without a window.
 fn unit_number(window: Nanos) -> i32 {
     if window.is_zero() {
         return 0;
@@ -29,13 +29,13 @@ fn unit_number(window: Nanos) -> i32 {
     fits.unwrap_or(WindowUnit::Year).number()
 }
 
-/// What is said of a request as a whole, given what is said of its descriptors.
+/// The outcome of a request by the statuses of its descriptors.
 pub(super) fn overall_outcome(statuses: &[RlsStatus<'_>]) -> Outcome {
     let denied = || statuses.iter().filter(|one| one.code == RlsCode::OverLimit);
     if denied().next().is_none() {
         return Outcome::Allow;
     }
-    // If one of them never admits it, there is nothing to wait for.
+    // If one of them never admits it, waiting does not help.
     if denied().any(|one| one.until_reset.is_none()) {
         return Outcome::Never;
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_are_said_in_the_shortest_unit_that_they_fit_in() {
+    fn a_window_gets_the_shortest_unit_that_it_fits_in() {
         for (seconds, unit) in [
             (1, WindowUnit::Second),
             (2, WindowUnit::Minute),

@@ -1,7 +1,7 @@
-//! Envoy's messages as bytes: the question read where it lies, the answer written where it goes.
+//! Envoy's messages as protobuf: reads the request in slot and writes the response to a buffer.
 //!
-//! Numbers of fields are those of `envoy.service.ratelimit.v3`, as `grpc/schema.rs` lists them. Must not know: how anything
-//! is decided, gRPC.
+//! Field numbers are those of `envoy.service.ratelimit.v3`, as `grpc/schema.rs` lists them. Must not know: how requests are
+//! decided, gRPC.
 
 use std::fmt;
 
@@ -18,24 +18,24 @@ pub const MAX_KEY_LEN: usize = 1_024;
 /// The longest value of an entry, in bytes.
 pub const MAX_VALUE_LEN: usize = 16_384;
 
-/// Questions with no more than this need no room on the heap.
+/// Requests up to this size need no heap allocation.
 const INLINE_DESCRIPTORS: usize = 4;
 const INLINE_ENTRIES: usize = 12;
 
-/// Room for what is read of a question, which is in its bytes: for a few in place, for more on the heap.
+/// A buffer with a few elements inline and more on the heap.
 #[derive(Debug)]
 pub struct InlineBuffer<T, const FEW: usize> {
     inline: [T; FEW],
     heap: Vec<T>,
 }
 
-/// Room for entries.
+/// A buffer for entries.
 pub type EntryBuffer<'a> = InlineBuffer<DescriptorEntry<'a>, INLINE_ENTRIES>;
-/// Room for descriptors, which have entries.
+/// A buffer for descriptors.
 pub type DescriptorBuffer<'a> = InlineBuffer<Descriptor<'a>, INLINE_DESCRIPTORS>;
 
 impl EntryBuffer<'_> {
-    /// No entries yet.
+    /// An empty buffer.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -46,7 +46,7 @@ impl EntryBuffer<'_> {
 }
 
 impl DescriptorBuffer<'_> {
-    /// No descriptors yet.
+    /// An empty buffer.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Default for DescriptorBuffer<'_> {
 }
 
 impl<T: Copy, const FEW: usize> InlineBuffer<T, FEW> {
-    /// Room for so many.
+    /// A slice of `len` elements.
     fn slice(&mut self, len: usize, blank: T) -> &mut [T] {
         if len > FEW {
             self.heap.resize(len, blank);
@@ -79,14 +79,14 @@ impl<T: Copy, const FEW: usize> InlineBuffer<T, FEW> {
     }
 }
 
-/// Why a question cannot be read. Nothing was charged.
+/// Why a request cannot be read. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadableRequest {
-    /// It is no message.
+    /// It is not a message.
     Malformed(WireError),
-    /// There is too much of something: of what, how much, and how much there may be.
+    /// It has too many of something: the name, the number, and the most.
     TooMany(&'static str, usize, usize),
-    /// The limit that came with a descriptor is in a unit of this number, which there is not.
+    /// An override has an unknown unit, of this number.
     Unit(u64),
 }
 
@@ -106,28 +106,28 @@ impl fmt::Display for UnreadableRequest {
             Self::Unit(number) => {
                 write!(
                     f,
-                    "limit.unit: {number} is no unit; units are 1 (second) to 7 (week)"
+                    "limit.unit: {number} is not a unit; units are 1 (second) to 7 (week)"
                 )
             }
         }
     }
 }
 
-/// How much there is in a question.
+/// The size of a request.
 #[derive(Clone, Copy, Default)]
 struct RequestSize {
     descriptors: usize,
     entries: usize,
 }
 
-/// Reads a `RateLimitRequest`. It lives no longer than the bytes and the room, because all of it is there.
-pub fn read_request<'a, 'room>(
+/// Reads a `RateLimitRequest`, which borrows from the bytes and the buffers.
+pub fn read_request<'a, 'buf>(
     bytes: &'a [u8],
-    entries: &'room mut EntryBuffer<'a>,
-    descriptors: &'room mut DescriptorBuffer<'room>,
-) -> Result<RlsRequest<'room>, UnreadableRequest>
+    entries: &'buf mut EntryBuffer<'a>,
+    descriptors: &'buf mut DescriptorBuffer<'buf>,
+) -> Result<RlsRequest<'buf>, UnreadableRequest>
 where
-    'a: 'room,
+    'a: 'buf,
 {
     let size = measure(bytes)?;
     let entries = entries.slice(size.entries, DescriptorEntry::new("", ""));
@@ -135,7 +135,7 @@ where
     fill(bytes, entries, descriptors)
 }
 
-/// Counts, and refuses what is too much before there is room for it.
+/// Counts descriptors and entries, and refuses too many before allocating.
 fn measure(bytes: &[u8]) -> Result<RequestSize, UnreadableRequest> {
     let mut size = RequestSize::default();
     let mut fields = MessageFields::new(bytes);
@@ -163,27 +163,27 @@ fn check_at_most(what: &'static str, is: usize, most: usize) -> Result<(), Unrea
     Ok(())
 }
 
-fn fill<'a, 'room>(
+fn fill<'a, 'buf>(
     bytes: &'a [u8],
-    room: &'room mut [DescriptorEntry<'a>],
-    list: &'room mut [Descriptor<'room>],
-) -> Result<RlsRequest<'room>, UnreadableRequest>
+    buffer: &'buf mut [DescriptorEntry<'a>],
+    list: &'buf mut [Descriptor<'buf>],
+) -> Result<RlsRequest<'buf>, UnreadableRequest>
 where
-    'a: 'room,
+    'a: 'buf,
 {
     let (mut domain, mut hits_addend) = ("", 0);
-    let mut places = list.iter_mut();
-    let mut room = room;
+    let mut slots = list.iter_mut();
+    let mut buffer = buffer;
     let mut fields = MessageFields::new(bytes);
     while let Some(field) = fields.next_field()? {
         match field {
             (1, WireValue::Bytes(bytes)) => domain = text(bytes, "domain")?,
             (2, WireValue::Bytes(bytes)) => {
-                let (descriptor, used) = read_descriptor(bytes, room)?;
-                let (own, rest) = std::mem::take(&mut room).split_at_mut(used);
-                room = rest;
-                if let Some(place) = places.next() {
-                    *place = Descriptor {
+                let (descriptor, used) = read_descriptor(bytes, buffer)?;
+                let (own, rest) = std::mem::take(&mut buffer).split_at_mut(used);
+                buffer = rest;
+                if let Some(slot) = slots.next() {
+                    *slot = Descriptor {
                         entries: own,
                         ..descriptor
                     };
@@ -200,10 +200,10 @@ where
     })
 }
 
-/// Everything of a descriptor but its entries, which go into the room; and how many there are.
+/// Reads a descriptor without its entries, which go into `buffer`, and returns their number.
 fn read_descriptor<'a>(
     bytes: &'a [u8],
-    room: &mut [DescriptorEntry<'a>],
+    buffer: &mut [DescriptorEntry<'a>],
 ) -> Result<(Descriptor<'static>, usize), UnreadableRequest> {
     let mut read = Descriptor::default();
     let mut limit: Option<(u32, u64)> = None;
@@ -212,12 +212,12 @@ fn read_descriptor<'a>(
     while let Some(field) = fields.next_field()? {
         match field {
             (1, WireValue::Bytes(bytes)) => {
-                if let Some(place) = room.get_mut(used) {
-                    *place = read_entry(bytes)?;
+                if let Some(slot) = buffer.get_mut(used) {
+                    *slot = read_entry(bytes)?;
                     used += 1;
                 }
             }
-            // A message field that is sent twice is merged.
+            // A repeated message field is merged.
             (2, WireValue::Bytes(bytes)) => read_limit(bytes, limit.get_or_insert_default())?,
             (3, WireValue::Bytes(bytes)) => {
                 let hits = read.hits_addend.get_or_insert_default();
@@ -273,7 +273,7 @@ fn read_limit(bytes: &[u8], (requests, unit): &mut (u32, u64)) -> Result<(), Wir
     Ok(())
 }
 
-/// A number of 32 bits: what lies above them is cut off, as the format says.
+/// Truncates a number to 32 bits, as the format requires.
 fn low_32_bits(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX)
 }
@@ -313,7 +313,7 @@ fn write_limit(limit: &RlsLimit<'_>, writer: &mut MessageWriter<'_>) {
     writer.text(3, limit.name.as_bytes());
 }
 
-/// `google.protobuf.Struct`; what is no map is none.
+/// Writes a `google.protobuf.Struct`; other values than a map write nothing.
 fn write_struct(metadata: &Metadata, writer: &mut MessageWriter<'_>) {
     let Metadata::Map(map) = metadata else {
         return;

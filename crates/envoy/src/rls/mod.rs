@@ -1,9 +1,8 @@
-//! Envoy's rate limit service: whether a request may proceed, by files of envoyproxy/ratelimit or by a policy of ours.
+//! Envoy's rate limit service (RLS): decides whether a request may proceed, by files of envoyproxy/ratelimit or by a policy.
 //!
-//! [`EnvoyService::should_rate_limit`] is all of it; gRPC and `/json` bring the request in and carry the answer out. There
-//! are two procedures. `by_files.rs` charges every descriptor on its own and counts what is denied too, as
-//! envoyproxy/ratelimit does; `by_policy.rs` charges all descriptors of a request or none. Must not know: gRPC, sockets, how
-//! files are read.
+//! [`EnvoyService::should_rate_limit`] is the entry point of gRPC and `/json`. There are two procedures. `by_files.rs` charges every
+//! descriptor on its own, also if it is denied, as envoyproxy/ratelimit does. `by_policy.rs` charges all descriptors of a request
+//! or none. Must not know: gRPC, sockets, how files are read.
 
 mod by_files;
 mod by_policy;
@@ -19,7 +18,7 @@ pub use json::RlsJsonResponse;
 pub use rls_response::{RlsLimit, RlsResponse, RlsStatus};
 
 pub(crate) use descriptor_request::DescriptorRequest;
-pub(crate) use overrides::overrides;
+pub(crate) use overrides::override_policy;
 pub(crate) use rule_policies::RulePolicies;
 
 use std::fmt;
@@ -33,41 +32,41 @@ use crate::EnvoyService;
 use crate::config::{BadRequest, RlsCode, RlsRequest};
 use crate::engine::DecideError;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RlsError {
-    /// The request makes no sense. Nothing was charged.
+    /// The request is invalid. Nothing was charged.
     BadRequest(BadRequest),
     /// The store did not answer.
     Store(StoreError),
 }
 
 impl<C: Clock> EnvoyService<C> {
-    /// Decides on a request, charges it, and lends the answer to `see`. Without a fleet the future is ready at the first
+    /// Decides on a request, charges it, and calls `inspect` with the response. Without a fleet the future is ready at the first
     /// poll.
     ///
     /// # Errors
-    /// The request makes no sense, or the store did not answer.
+    /// The request is invalid, or the store did not answer.
     pub async fn should_rate_limit<T>(
         &self,
         transport: Transport,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&RlsResponse<'_>) -> T + Send,
+        inspect: impl FnOnce(&RlsResponse<'_>) -> T + Send,
     ) -> Result<T, RlsError> {
         let service = self.service();
         let began = service.now();
         let decided = if self.is_by_files() {
-            self.decide_by_files(transport, request, see).await
+            self.decide_by_files(transport, request, inspect).await
         } else {
-            self.decide_by_policy(transport, request, see).await
+            self.decide_by_policy(transport, request, inspect).await
         };
         if decided.is_err() {
             service
                 .metrics()
                 .record_outcome(transport, RequestOutcome::Failed);
         }
-        // What comes by HTTP is measured with all else that does.
+        // The HTTP transport measures its own requests.
         if transport == Transport::Grpc {
             let span = service.now().since(began);
             service.metrics().observe_duration(transport, span, 1);
@@ -75,15 +74,15 @@ impl<C: Clock> EnvoyService<C> {
         decided
     }
 
-    /// The same request and answer as JSON, with the status that envoyproxy/ratelimit gives them.
+    /// The same request and response as JSON, with the HTTP status of envoyproxy/ratelimit.
     ///
     /// # Errors
-    /// What is wrong with the request.
+    /// Why the request is invalid.
     pub async fn should_rate_limit_json(&self, body: &[u8]) -> Result<RlsJsonResponse, String> {
-        let question = json::read_json(body)?;
-        let entries = question.entries()?;
-        let descriptors = question.descriptors(&entries)?;
-        let request = question.request(&descriptors)?;
+        let request_body = json::read_json(body)?;
+        let entries = request_body.entries()?;
+        let descriptors = request_body.descriptors(&entries)?;
+        let request = request_body.request(&descriptors)?;
         let answered = self.should_rate_limit(Transport::Http, &request, |response| {
             RlsJsonResponse::Decided {
                 status: match response.overall {
@@ -103,12 +102,12 @@ impl<C: Clock> EnvoyService<C> {
         })
     }
 
-    /// Writes the header fields about any limits.
-    fn render(&self, outcome: Outcome, standings: &[RateLimitItem<'_>], fields: &mut HeaderFields) {
+    /// Renders the header fields of these limits.
+    fn render(&self, outcome: Outcome, items: &[RateLimitItem<'_>], fields: &mut HeaderFields) {
         let service = self.service();
         let headers = service.headers();
-        let answer = headers.rate_limit_status(outcome, standings, || service.now());
-        answer.write(headers.dialects(), fields);
+        let status = headers.rate_limit_status(outcome, items, || service.now());
+        status.write(headers.dialects(), fields);
     }
 }
 
@@ -132,12 +131,11 @@ impl fmt::Display for RlsError {
 
 impl std::error::Error for RlsError {}
 
-/// A limit that is closed while the shared store is away. Envoy is told that there is no answer and does what its
-/// configuration says.
+/// A limit is `closed` while the shared store is unavailable. Envoy gets an error and does what its configuration says.
 fn closed_limit_error() -> RlsError {
     RlsError::Store(StoreError::new(
         StoreErrorKind::Unreachable,
-        "a limit is closed while the shared store is away",
+        "a limit is closed while the shared store is unavailable",
     ))
 }
 

@@ -1,6 +1,6 @@
-//! Limits that come with descriptors, where a policy of ours decides: counted as envoyproxy/ratelimit counts them.
+//! Overrides of descriptors if a policy decides: counted as envoyproxy/ratelimit counts them.
 //!
-//! Must not know: protobuf, policies of ours.
+//! Must not know: protobuf, Tollgate's policies.
 
 use tollgate_store::Clock;
 
@@ -13,16 +13,16 @@ use crate::config::{
 };
 use crate::engine::EnvoyVerdict;
 
-/// The domain in which limits that come with descriptors are counted.
+/// The domain in which overrides are counted.
 const OVERRIDES: &str = "overrides";
 
-/// A policy of that domain and no rules.
-pub(crate) fn overrides() -> EnvoyPolicy {
+/// A policy with that domain and no rules.
+pub(crate) fn override_policy() -> EnvoyPolicy {
     EnvoyPolicy::without_rules(OVERRIDES)
 }
 
 impl<C: Clock> EnvoyService<C> {
-    /// The status by the limit that comes with a descriptor, if one does: it is counted in a window of its own.
+    /// The status by a descriptor's override, if it has one, counted in a window of its own.
     pub(super) async fn decide_override(
         &self,
         request: &RlsRequest<'_>,
@@ -39,7 +39,7 @@ impl<C: Clock> EnvoyService<C> {
             _ => None,
         };
         let (front, own) = match &full {
-            // There is no room for the domain beside so many entries, so it goes into the key of the first.
+            // With the most entries there is none left for the domain, so it goes into the key of the first.
             Some((key, first)) => (
                 DescriptorEntry::new(key, first.value),
                 own.get(1..).unwrap_or_default(),
@@ -47,8 +47,8 @@ impl<C: Clock> EnvoyService<C> {
             None => (DescriptorEntry::new("domain", request.domain), own),
         };
         let mut entries = [front; MAX_ENTRIES];
-        for (place, entry) in entries.iter_mut().skip(1).zip(own) {
-            *place = *entry;
+        for (slot, entry) in entries.iter_mut().skip(1).zip(own) {
+            *slot = *entry;
         }
         let len = own.len().saturating_add(1);
         if len > MAX_ENTRIES {
@@ -64,14 +64,14 @@ impl<C: Clock> EnvoyService<C> {
             descriptors: &descriptors,
             hits_addend: request.hits_addend,
         };
-        let decided = self.decide_descriptors(&request, unnamed_status).await?;
-        Ok(Some(decided))
+        let verdict = self.decide_descriptors(&request, unnamed_status).await?;
+        Ok(Some(verdict))
     }
 }
 
-/// The status of the only descriptor. Limits that come with descriptors have no names.
-fn unnamed_status(decided: &EnvoyVerdict<'_>) -> RlsStatus<'static> {
-    let status = decided.reply.statuses().first().copied();
+/// The status of the only descriptor. Overrides have no names.
+fn unnamed_status(verdict: &EnvoyVerdict<'_>) -> RlsStatus<'static> {
+    let status = verdict.reply.statuses().first().copied();
     let status = rls_status(&status.unwrap_or_default());
     RlsStatus {
         limit: status.limit.map(|limit| RlsLimit {
@@ -85,7 +85,7 @@ fn unnamed_status(decided: &EnvoyVerdict<'_>) -> RlsStatus<'static> {
     }
 }
 
-/// A domain and an entry's key as one text that no other two make. It begins with a digit, so it is no `domain` either.
+/// Joins a domain and an entry's key without ambiguity. It begins with a digit, so it differs from `domain`.
 fn join_domain_and_key(domain: &str, entry: &DescriptorEntry<'_>) -> String {
     format!("{}:{domain}{}", domain.len(), entry.key)
 }

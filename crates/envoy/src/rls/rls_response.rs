@@ -1,4 +1,4 @@
-//! The answer to Envoy's rate limit request, whichever rules decided it and however it is written down.
+//! The response to Envoy's rate limit request, independent of the rules and the encoding.
 //!
 //! Must not know: protobuf, JSON, policies.
 
@@ -7,38 +7,38 @@ use tollgate_http::HeaderFields;
 
 use crate::config::{Metadata, RlsCode};
 
-/// The whole answer.
+/// The response.
 #[derive(Clone, Copy, Debug)]
 pub struct RlsResponse<'a> {
-    /// Whether the request may go on.
+    /// The code of the whole request.
     pub overall: RlsCode,
-    /// One for each descriptor, in order.
+    /// The status of each descriptor, in order.
     pub statuses: &'a [RlsStatus<'a>],
-    /// Header fields that Envoy adds to the response to its client.
+    /// Header fields that Envoy adds to its response.
     pub fields: &'a HeaderFields,
     /// Envoy's dynamic metadata.
     pub metadata: Option<&'a Metadata>,
-    /// How long the answer is to be held back.
+    /// How long to delay the response.
     pub wait: Nanos,
 }
 
-/// The answer about one descriptor.
+/// The status of one descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RlsStatus<'a> {
     /// Whether the descriptor is within its limit.
     pub code: RlsCode,
     /// The limit, if one applies.
     pub limit: Option<RlsLimit<'a>>,
-    /// What is left of it.
+    /// The remaining quota.
     pub remaining: u32,
-    /// Whole seconds until there is more.
+    /// Whole seconds until the reset.
     pub until_reset: Option<u64>,
 }
 
-/// A limit, as far as Envoy's messages can say it.
+/// A limit in the terms of Envoy's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RlsLimit<'a> {
-    /// How many requests it admits in a unit.
+    /// The requests that it admits in a unit.
     pub requests_per_unit: u32,
     /// The number of the unit; zero if there is none.
     pub unit: i32,

@@ -1,6 +1,6 @@
-//! The header fields' policies of rules of envoyproxy/ratelimit: names and quotas, each rendered once.
+//! The quota policies of envoyproxy/ratelimit's rules for header fields, each rendered once.
 //!
-//! Must not know: how anything is decided.
+//! Must not know: how requests are decided.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,13 +10,13 @@ use tollgate_http::QuotaPolicy;
 
 use crate::config::{EnvoyRule, RuleQuota};
 
-/// The policies of the newest version of the files.
+/// The quota policies of the newest version of the files.
 #[derive(Debug, Default)]
 pub(crate) struct RulePolicies {
     current: ArcSwap<VersionPolicies>,
 }
 
-/// The policies of all rules of one version of the files. Each is rendered when it is first needed.
+/// The quota policies of one version of the files. Each is rendered when it is first needed.
 #[derive(Debug, Default)]
 pub(super) struct VersionPolicies {
     generation: u64,
@@ -24,7 +24,7 @@ pub(super) struct VersionPolicies {
 }
 
 impl RulePolicies {
-    /// Those of a version with so many rules. A decision that still goes by the version before gets its own.
+    /// The policies of a version with `count` rules. A decision by an older version gets its own.
     pub(super) fn for_version(
         &self,
         generation: u64,
@@ -46,7 +46,7 @@ impl RulePolicies {
 }
 
 impl VersionPolicies {
-    /// The policy of one rule. `None` where its name cannot be sent, or nothing is counted.
+    /// The policy of one rule. `None` if its name cannot be sent, or the rule is unlimited.
     pub(super) fn for_rule(&self, rule: &EnvoyRule) -> Option<&QuotaPolicy> {
         let index = usize::try_from(rule.number).ok()?;
         let policy = self.rules.get(index)?;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::{IdentifiedLimit, Lender, StoreError, StoreKey};
+use tollgate_store::{IdentifiedLimit, LeaseBroker, StoreError, StoreKey};
 
 use super::LocalLeases;
 use super::lease_requests::RequestGuard;
@@ -51,7 +51,7 @@ impl LocalLeases {
     /// [`wait_for_demand`](Self::wait_for_demand), and every 50 ms.
     pub async fn maintain(
         &self,
-        broker: &dyn Lender,
+        broker: &dyn LeaseBroker,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> MaintenanceRound {
         let mut requests = self.plan_refills(now());
@@ -65,7 +65,7 @@ impl LocalLeases {
     /// process, after its last request if possible.
     pub async fn return_all(
         &self,
-        broker: &dyn Lender,
+        broker: &dyn LeaseBroker,
         now: impl Fn() -> Timestamp + Send + Sync,
     ) -> MaintenanceRound {
         self.is_closing.store(true, Ordering::Relaxed);
@@ -198,7 +198,7 @@ impl LocalLeases {
 }
 
 impl BackgroundRequest<'_> {
-    async fn run(self, broker: &dyn Lender) -> Result<(), StoreError> {
+    async fn run(self, broker: &dyn LeaseBroker) -> Result<(), StoreError> {
         let key = StoreKey::new(&self.key);
         let slot_key = self.slot_key.as_deref().map(StoreKey::new).transpose();
         // They were valid when they were first checked.
@@ -206,7 +206,9 @@ impl BackgroundRequest<'_> {
             return Ok(());
         };
         let request = self.guard.request();
-        let grant = broker.lend(slot_key, key, &self.limit, request).await;
+        let grant = broker
+            .grant_lease(slot_key, key, &self.limit, request)
+            .await;
         self.guard.complete(grant, |_| ())
     }
 }
@@ -214,7 +216,7 @@ impl BackgroundRequest<'_> {
 /// Runs requests, some of them concurrently.
 async fn run_requests(
     requests: Vec<BackgroundRequest<'_>>,
-    broker: &dyn Lender,
+    broker: &dyn LeaseBroker,
 ) -> MaintenanceRound {
     let mut round = MaintenanceRound::default();
     let mut requests = requests.into_iter();

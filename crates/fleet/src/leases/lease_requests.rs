@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate_core::quota_lease::{LeaseGrant, LeaseRequest};
 use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
 use tollgate_store::{
-    Lender, QuotaCheck, ReplyNote, StoreError, StoreErrorKind, StoreKey, StoreReply,
+    LeaseBroker, QuotaCheck, ReplyNote, StoreError, StoreErrorKind, StoreKey, StoreReply,
 };
 
 use super::leased_key::{InFlightRequest, LeasedKey, LocalReply, PlannedRequest, leasable_bucket};
@@ -51,7 +51,7 @@ impl LocalLeases {
     /// [`StoreErrorKind::Busy`].
     pub async fn borrow(
         &self,
-        broker: &dyn Lender,
+        broker: &dyn LeaseBroker,
         slot_key: Option<StoreKey<'_>>,
         check: &QuotaCheck<'_>,
         now: impl Fn() -> Timestamp + Send + Sync,
@@ -67,7 +67,9 @@ impl LocalLeases {
                 }
                 BorrowStep::Send(guard) => {
                     let request = guard.request();
-                    let grant = broker.lend(slot_key, check.key, check.limit, request).await;
+                    let grant = broker
+                        .grant_lease(slot_key, check.key, check.limit, request)
+                        .await;
                     let reply = guard
                         .complete(grant, |entry| reply_after_grant(self, entry, check, &now))?;
                     if let Some(outcome) = reply {
@@ -140,7 +142,7 @@ impl LocalLeases {
     /// Lets the broker decide, without a lease.
     async fn decide_at_broker(
         &self,
-        broker: &dyn Lender,
+        broker: &dyn LeaseBroker,
         slot_key: Option<StoreKey<'_>>,
         check: &QuotaCheck<'_>,
         cost: u64,
@@ -151,7 +153,7 @@ impl LocalLeases {
             ..LeaseRequest::default()
         };
         let grant = broker
-            .lend(slot_key, check.key, check.limit, request)
+            .grant_lease(slot_key, check.key, check.limit, request)
             .await?;
         let status = grant.status;
         let outcome = match grant.direct_outcome {

@@ -23,7 +23,7 @@ use tollgate_policy::model::Algorithm;
 use tollgate_policy::model::{Consistency, LimitRule, OnStoreFailure};
 use tollgate_store::quota_lease::{LeaseGrant, LeaseRequest};
 use tollgate_store::{
-    Clock as _, IdentifiedLimit, Lender, LimitId, ManualClock, MemoryStore, QuotaCheck,
+    Clock as _, IdentifiedLimit, LeaseBroker, LimitId, ManualClock, MemoryStore, QuotaCheck,
     RemoteStore, Store as _, StoreError, StoreErrorKind, StoreFuture, StoreKey, StoreReply,
 };
 
@@ -74,7 +74,7 @@ impl FlakyRemote {
         &self,
         checks: &[QuotaCheck<'_>],
         replies: &mut [StoreReply],
-    ) -> Result<compose::Verdict, StoreError> {
+    ) -> Result<compose::BatchOutcome, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let faults = self.faults.lock().unwrap().clone();
         let fault_of = |check: &QuotaCheck<'_>| faults[self.partition_of(&check.key, None)];
@@ -112,7 +112,7 @@ impl RemoteStore for FlakyRemote {
         _slot_keys: &'a [Option<StoreKey<'a>>],
         checks: &'a [QuotaCheck<'a>],
         replies: &'a mut [StoreReply],
-    ) -> StoreFuture<'a, compose::Verdict> {
+    ) -> StoreFuture<'a, compose::BatchOutcome> {
         let decided = self.decide_now(checks, replies);
         if self.is_slow.load(Ordering::Relaxed) {
             return Box::pin(std::future::pending());
@@ -154,8 +154,8 @@ struct BrokerLedger {
 #[derive(Debug)]
 struct LedgerBroker(Arc<BrokerLedger>, Arc<ManualClock>);
 
-impl Lender for LedgerBroker {
-    fn lend<'a>(
+impl LeaseBroker for LedgerBroker {
+    fn grant_lease<'a>(
         &'a self,
         _place: Option<StoreKey<'a>>,
         key: StoreKey<'a>,

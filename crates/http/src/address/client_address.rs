@@ -1,7 +1,8 @@
-//! Whose address counts behind proxies: the walk from the connection towards the client, as far as trust goes.
+//! Resolves the client's address behind proxies: walks the forwarding header from the connection towards the client while
+//! the addresses belong to trusted proxies.
 //!
-//! One source, chosen in advance: taking whichever field is there lets a client choose. Pure functions of what the
-//! transport saw. Must not know: header libraries, sockets.
+//! The operator chooses one header. Taking whichever header is present would let a client choose its address. Must not
+//! know: header libraries, sockets.
 
 use std::net::IpAddr;
 use std::num::NonZeroU8;
@@ -11,25 +12,25 @@ use super::forwarded::{split_last_forwarded, split_last_x_forwarded_for};
 use super::network::Network;
 use super::node_identifier::parse_address;
 
-/// The most hops that are walked. Nobody has so many proxies.
+/// The walk stops after this many addresses, so that a long header costs little.
 const MAX_HOPS: usize = 32;
 
-/// Where a proxy writes whom it serves.
+/// The header in which proxies report the client's address.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum ForwardedHeader {
-    /// Nowhere: whoever is connected is the client.
+    /// No header: the connection's peer is the client.
     #[default]
     Peer,
-    /// `X-Forwarded-For`: every proxy adds the address that it was called from.
+    /// `X-Forwarded-For`: each proxy appends the address that called it.
     XForwardedFor,
-    /// `Forwarded` of RFC 7239: the same with more words.
+    /// `Forwarded` of RFC 7239: the same in `for=` parameters.
     Forwarded,
-    /// A field with one address, which the proxy replaces: `x-real-ip`, `cf-connecting-ip`. Its name, in lowercase.
+    /// A header with one address, which the proxy overwrites: `x-real-ip`, `cf-connecting-ip`. Its name, in lowercase.
     Single(Box<str>),
 }
 
 impl ForwardedHeader {
-    /// The field to read, in lowercase.
+    /// The name of the header, in lowercase. `None` for [`Peer`](Self::Peer).
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         match self {
@@ -41,38 +42,39 @@ impl ForwardedHeader {
     }
 }
 
-/// How a client's address was found.
+/// Where a client's address came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddressSource {
-    /// It is the connection's: no proxy, or none that is trusted.
+    /// The connection's peer: there is no proxy, or the peer is not trusted.
     Peer,
-    /// A trusted proxy told it.
+    /// The header of a trusted proxy.
     Forwarded,
-    /// A trusted proxy told something that names no client, so it is the connection's. Worth counting: either a proxy is
-    /// set up differently than we were told, or somebody plays.
+    /// The connection's peer, because the header of a trusted proxy is missing or invalid. Worth counting: either a proxy is
+    /// configured differently from this server, or a client forges headers.
     Fallback,
 }
 
 /// A client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress {
-    /// The address, canonical: IPv4 in IPv6 clothes is IPv4.
+    /// The address in canonical form: an IPv4-mapped IPv6 address is an IPv4 address.
     pub address: IpAddr,
-    /// How it was found.
+    /// Where it came from.
     pub source: AddressSource,
 }
 
-/// How clients are told apart by address: which proxies are trusted, where they write, and who counts as one.
+/// How client addresses are resolved: which proxies are trusted, which header they write, and how addresses are grouped.
 ///
 /// ```
 /// use tollgate_http::{ClientAddressResolver, ForwardedHeader};
 ///
-/// let clients = ClientAddressResolver::behind(ForwardedHeader::XForwardedFor, vec!["10.0.0.0/8".parse()?]);
+/// let trusted = vec!["10.0.0.0/8".parse()?];
+/// let resolver = ClientAddressResolver::behind_proxies(ForwardedHeader::XForwardedFor, trusted);
 /// let proxy = "10.0.0.1".parse().unwrap();
-/// let told: [&[u8]; 1] = [b"6.6.6.6, 192.0.2.7, 10.0.0.2"];
-/// let client = clients.client(proxy, told);
-/// assert_eq!(client.address.to_string(), "192.0.2.7", "what is left of it, anyone could have written");
-/// assert_eq!(clients.key(client.address).as_str(), "192.0.2.7");
+/// let header: [&[u8]; 1] = [b"6.6.6.6, 192.0.2.7, 10.0.0.2"];
+/// let client = resolver.resolve(proxy, header);
+/// assert_eq!(client.address.to_string(), "192.0.2.7", "a client can forge everything to the left of it");
+/// assert_eq!(resolver.key(client.address).as_str(), "192.0.2.7");
 /// # Ok::<(), tollgate_http::InvalidNetwork>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +87,7 @@ pub struct ClientAddressResolver {
 }
 
 impl Default for ClientAddressResolver {
-    /// Whoever is connected is the client.
+    /// The connection's peer is the client. IPv6 addresses are grouped by /64.
     fn default() -> Self {
         Self {
             source: ForwardedHeader::Peer,
@@ -98,7 +100,7 @@ impl Default for ClientAddressResolver {
 }
 
 impl ClientAddressResolver {
-    /// Clients behind proxies in these networks: the first address from the right that is in none of them.
+    /// Resolves clients behind proxies in these networks: the rightmost address that is in none of them.
     #[must_use]
     pub fn behind_proxies(source: ForwardedHeader, trusted: impl Into<Vec<Network>>) -> Self {
         Self {
@@ -108,8 +110,8 @@ impl ClientAddressResolver {
         }
     }
 
-    /// Clients behind so many proxies, each of which adds one address: the one that the outermost of them added. Only
-    /// where nobody can reach us around the proxies; otherwise add [`Clients::only_from`].
+    /// Resolves clients behind exactly `hops` proxies, each of which appends one address: the address that the outermost
+    /// proxy appended. Use it only if nobody can bypass the proxies; otherwise add [`Self::with_trusted_proxies`].
     #[must_use]
     pub fn behind_hops(source: ForwardedHeader, hops: NonZeroU8) -> Self {
         Self {
@@ -119,14 +121,14 @@ impl ClientAddressResolver {
         }
     }
 
-    /// Believes only connections from these networks.
+    /// Reads the header only on connections from these networks.
     #[must_use]
     pub fn with_trusted_proxies(mut self, trusted: Vec<Network>) -> Self {
         self.trusted = trusted;
         self
     }
 
-    /// Counts those as one who share so many leading bits: 32 of IPv4 and 64 of IPv6 unless told otherwise.
+    /// Groups addresses by their leading bits. The default is 32 bits for IPv4 and 64 bits for IPv6.
     #[must_use]
     pub fn with_prefix_lengths(mut self, v4_bits: u8, v6_bits: u8) -> Self {
         self.v4_bits = v4_bits.min(32);
@@ -134,53 +136,53 @@ impl ClientAddressResolver {
         self
     }
 
-    /// The field that a transport hands to [`Clients::client`], every line of it and nothing else.
+    /// The header that a transport passes to [`resolve`](Self::resolve): all of its lines and no other header.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         self.source.field()
     }
 
-    /// The client behind a connection, from the lines of the source's field in the order in which they came.
+    /// The client's address behind a connection, from the lines of the header in the order in which they arrived.
     ///
-    /// What cannot be read stops the walk, and the connection's own address counts. So whoever writes garbage into a
-    /// field shares one key with everyone who does so behind the same proxy, and gains none.
+    /// An invalid hop stops the walk, and the connection's peer counts as the client. So all clients that send garbage behind
+    /// one proxy share one key, and none gains a key.
     pub fn resolve<'h, L>(&self, peer: IpAddr, lines: L) -> ClientAddress
     where
         L: IntoIterator<Item = &'h [u8]>,
         L::IntoIter: DoubleEndedIterator,
     {
         let peer = peer.to_canonical();
-        let by = |address, found| ClientAddress {
+        let from = |address, found| ClientAddress {
             address,
             source: found,
         };
         if !self.is_trusted_peer(peer) {
-            return by(peer, AddressSource::Peer);
+            return from(peer, AddressSource::Peer);
         }
         let lines = lines.into_iter();
-        let told = match &self.source {
-            ForwardedHeader::Peer => return by(peer, AddressSource::Peer),
+        let forwarded = match &self.source {
+            ForwardedHeader::Peer => return from(peer, AddressSource::Peer),
             ForwardedHeader::Single(_) => parse_single(lines),
             ForwardedHeader::XForwardedFor => self.walk(lines, split_last_x_forwarded_for),
             ForwardedHeader::Forwarded => self.walk(lines, split_last_forwarded),
         };
-        match told {
-            ForwardedAddress::Address(address) => by(address, AddressSource::Forwarded),
-            // A proxy that calls for itself says nothing; where hops are counted, something is missing.
-            ForwardedAddress::Missing if self.hops.is_none() => by(peer, AddressSource::Peer),
+        match forwarded {
+            ForwardedAddress::Address(address) => from(address, AddressSource::Forwarded),
+            // A proxy's own request has no header. If hops are counted, a missing header is an error.
+            ForwardedAddress::Missing if self.hops.is_none() => from(peer, AddressSource::Peer),
             ForwardedAddress::Missing | ForwardedAddress::Invalid => {
-                by(peer, AddressSource::Fallback)
+                from(peer, AddressSource::Fallback)
             }
         }
     }
 
-    /// The key that an address is counted under.
+    /// The key under which an address is counted.
     #[must_use]
     pub fn key(&self, address: IpAddr) -> AddressKey {
         AddressKey::new(address, self.v4_bits, self.v6_bits)
     }
 
-    /// Whether a connection from there is one of our proxies.
+    /// Whether a connection from `peer` comes from a trusted proxy.
     fn is_trusted_peer(&self, peer: IpAddr) -> bool {
         self.is_trusted_address(peer) || (self.trusted.is_empty() && self.hops.is_some())
     }
@@ -216,9 +218,9 @@ impl ClientAddressResolver {
             }
         }
         match self.hops {
-            // Fewer proxies than there should be: whoever came around them may have written any of this.
+            // Fewer hops than configured: the request bypassed a proxy, and its client may have forged all of them.
             Some(_) => ForwardedAddress::Invalid,
-            // All are ours: the one that is furthest away asked.
+            // All hops are trusted: the outermost sent the request itself.
             None => furthest,
         }
     }
@@ -230,7 +232,7 @@ enum ForwardedAddress {
     Invalid,
 }
 
-/// The address of a field that has exactly one line with one address.
+/// The address of a header that must have exactly one line with one address.
 fn parse_single<'h>(mut lines: impl Iterator<Item = &'h [u8]>) -> ForwardedAddress {
     match (lines.next(), lines.next()) {
         (None, _) => ForwardedAddress::Missing,

@@ -1,19 +1,18 @@
-//! The fields in which proxies tell whom they serve, cut into hops from the right.
+//! Splits `X-Forwarded-For` and `Forwarded` into hops, from the right.
 //!
-//! From the right, because only the right end is written by proxies that are trusted. What stands further left may be an
-//! attacker's, and must not change how the right end is read: a quote that is opened there and never closed would
-//! swallow everything behind it if the text were read from the left.
+//! Only the right end is written by trusted proxies. The left end may be forged and must not change how the right end is
+//! parsed: read from the left, an opening quote that is never closed would swallow every hop after it.
 //!
-//! Must not know: whom to trust.
+//! Must not know: which proxies are trusted.
 
 use std::net::IpAddr;
 
 use super::node_identifier::parse_address;
 
-/// The longest hop that is looked at. `Forwarded` also tells hosts and protocols.
+/// The longest hop in bytes. A hop of `Forwarded` also has a host and a protocol.
 const MAX_LEN: usize = 512;
 
-/// The last hop of an `X-Forwarded-For` line and what is before its comma, if there is one.
+/// The address of the last hop of an `X-Forwarded-For` line, and the text before its comma, if there is one.
 pub(super) fn split_last_x_forwarded_for(line: &[u8]) -> (Option<&[u8]>, Option<IpAddr>) {
     let tail = tail(line);
     match tail.iter().rposition(|byte| *byte == b',') {
@@ -21,13 +20,13 @@ pub(super) fn split_last_x_forwarded_for(line: &[u8]) -> (Option<&[u8]>, Option<
             let (before, hop) = split_at_comma(line, tail, comma);
             (Some(before), parse_address(hop))
         }
-        // Too long to be a hop, whatever it is.
+        // No comma within the longest hop.
         None if tail.len() < line.len() => (None, None),
         None => (None, parse_address(line)),
     }
 }
 
-/// The last hop of a `Forwarded` line and what is before its comma, if there is one.
+/// The address of the last hop of a `Forwarded` line, and the text before its comma, if there is one.
 pub(super) fn split_last_forwarded(line: &[u8]) -> (Option<&[u8]>, Option<IpAddr>) {
     let tail = tail(line);
     let mut in_quotes = false;
@@ -42,20 +41,20 @@ pub(super) fn split_last_forwarded(line: &[u8]) -> (Option<&[u8]>, Option<IpAddr
             _ => {}
         }
     }
-    // Too long to be a hop. A quote that is left open is refused where the hop is read.
+    // No comma within the longest hop. `parse_for_parameter` refuses a quote that is not closed.
     if tail.len() < line.len() {
         return (None, None);
     }
     (None, parse_for_parameter(line))
 }
 
-/// The last part of a line, as much of it as one hop can have.
+/// The end of a line: at most [`MAX_LEN`] bytes.
 fn tail(line: &[u8]) -> &[u8] {
     let start = line.len().saturating_sub(MAX_LEN);
     line.get(start..).unwrap_or_default()
 }
 
-/// What is before and behind the comma at this place of the tail.
+/// Splits a line at the comma at this index of its tail.
 fn split_at_comma<'a>(line: &'a [u8], tail: &'a [u8], comma: usize) -> (&'a [u8], &'a [u8]) {
     let start = line.len().saturating_sub(tail.len());
     let before = line.get(..start.saturating_add(comma)).unwrap_or_default();
@@ -63,7 +62,7 @@ fn split_at_comma<'a>(line: &'a [u8], tail: &'a [u8], comma: usize) -> (&'a [u8]
     (before, hop)
 }
 
-/// Whether an odd number of backslashes is before this place.
+/// Whether an odd number of backslashes precedes this index.
 fn is_escaped(text: &[u8], index: usize) -> bool {
     let before = text.get(..index).unwrap_or_default();
     let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');
@@ -83,7 +82,7 @@ fn parse_for_parameter(hop: &[u8]) -> Option<IpAddr> {
         let (name, value) = (rest.get(..equals)?, rest.get(equals.saturating_add(1)..)?);
         let (value, after) = split_value(value)?;
         if name.eq_ignore_ascii_case(b"for") {
-            // Two of them would let a proxy and us believe different ones.
+            // With two of them, a proxy and this server could read different addresses.
             if found.is_some() {
                 return None;
             }
@@ -97,7 +96,7 @@ fn parse_for_parameter(hop: &[u8]) -> Option<IpAddr> {
     found
 }
 
-/// A value without its quotes, and what is behind it. Nothing in an address needs a backslash, so none is resolved.
+/// A value without its quotes, and the text after it. No address needs a backslash, so escapes are not resolved.
 fn split_value(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if let Some(quoted) = text.strip_prefix(b"\"") {
         let closing = |(index, byte): (usize, &u8)| *byte == b'"' && !is_escaped(quoted, index);

@@ -1,7 +1,8 @@
-//! Who is asking, when nothing better than an address is known: whose address to believe, and the key it is counted under.
+//! Client addresses: which address of a forwarding header to trust, and the key under which it is counted.
 //!
-//! `clients.rs` walks from the connection towards the client, `forwarded.rs` cuts the fields of proxies into hops,
-//! `node.rs` reads one hop, `network.rs` and `networks.rs` say who is trusted. Must not know: header libraries, sockets.
+//! `client_address.rs` walks from the connection towards the client, `forwarded.rs` splits headers into hops,
+//! `node_identifier.rs` parses one hop, `network.rs` and `trusted_proxies.rs` hold the trusted networks. Must not know: header
+//! libraries, sockets.
 
 mod client_address;
 mod forwarded;
@@ -18,10 +19,10 @@ pub use trusted_proxies::TrustedProxies;
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The key that an address is limited under.
+/// The key under which an address is counted.
 ///
-/// An IPv4 address in IPv6 clothes is the IPv4 address, and an IPv6 address stands for its /64: one subscriber is
-/// given at least that many, so a limit on single addresses would limit nobody.
+/// An IPv4-mapped IPv6 address counts as the IPv4 address. An IPv6 address counts as its /64: one subscriber has at
+/// least a /64, so a limit on single addresses would limit nobody.
 ///
 /// ```
 /// use tollgate_http::address_key;
@@ -35,7 +36,7 @@ pub fn address_key(address: IpAddr) -> String {
     AddressKey::new(address, 32, 64).as_str().to_owned()
 }
 
-/// The key of an address, without allocating: text such as `192.0.2.7` or `2001:db8:1:2::/64`.
+/// The key of an address, built without allocating: text such as `192.0.2.7` or `2001:db8:1:2::/64`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AddressKey {
     text: [u8; 48],
@@ -43,14 +44,14 @@ pub struct AddressKey {
 }
 
 impl AddressKey {
-    /// The key of everyone who shares so many leading bits with the address.
+    /// The key of all addresses that have these leading bits in common with `address`.
     ///
     /// ```
     /// use tollgate_http::AddressKey;
     ///
-    /// let key = AddressKey::of("192.0.2.7".parse().unwrap(), 24, 56);
+    /// let key = AddressKey::new("192.0.2.7".parse().unwrap(), 24, 56);
     /// assert_eq!(key.as_str(), "192.0.2.0/24");
-    /// let key = AddressKey::of("2001:db8:1:2:3:4:5:6".parse().unwrap(), 24, 56);
+    /// let key = AddressKey::new("2001:db8:1:2:3:4:5:6".parse().unwrap(), 24, 56);
     /// assert_eq!(key.as_str(), "2001:db8:1::/56");
     /// ```
     #[must_use]
@@ -64,7 +65,7 @@ impl AddressKey {
             text: [0; 48],
             len: 0,
         };
-        // The longest text has 43 characters, so there is always room.
+        // The longest text has 43 characters, so writing never fails.
         key.write_address(mask_address(address, bits), (bits < all).then_some(bits))
             .unwrap_or_default();
         key
@@ -72,7 +73,7 @@ impl AddressKey {
 
     fn write_address(&mut self, network: IpAddr, bits: Option<u8>) -> fmt::Result {
         match network {
-            // By hand, because most keys are these and the standard library takes its time over widths nobody asked for.
+            // By hand, because most keys are IPv4 and `fmt` spends several times the instructions on padding.
             IpAddr::V4(v4) => {
                 let [first, others @ ..] = v4.octets();
                 self.push_number(first)?;
@@ -111,7 +112,7 @@ impl AddressKey {
     }
 }
 
-/// The address with only its first bits left. By hand, because every request with an address pays for it.
+/// Keeps the first bits of an address and clears the others. By hand, because it runs for every request.
 fn mask_address(address: IpAddr, bits: u8) -> IpAddr {
     let bits = u32::from(bits);
     match address {
@@ -129,8 +130,8 @@ fn mask_address(address: IpAddr, bits: u8) -> IpAddr {
 impl Write for AddressKey {
     fn write_char(&mut self, c: char) -> fmt::Result {
         match (self.text.get_mut(self.len), u8::try_from(c)) {
-            (Some(place), Ok(byte)) if byte.is_ascii() => {
-                *place = byte;
+            (Some(slot), Ok(byte)) if byte.is_ascii() => {
+                *slot = byte;
                 self.len = self.len.saturating_add(1);
                 Ok(())
             }

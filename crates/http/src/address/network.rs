@@ -1,6 +1,6 @@
-//! Networks in CIDR notation: whose word about others is believed.
+//! Networks in CIDR notation.
 //!
-//! Must not know: why anyone asks.
+//! Must not know: what networks are used for.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,14 +8,14 @@ use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// All addresses that begin with the same bits.
+/// A network: all addresses with the same leading bits.
 ///
 /// ```
 /// use tollgate_http::Network;
 ///
 /// let network: Network = "10.0.0.0/8".parse()?;
 /// assert!(network.contains("10.1.2.3".parse().unwrap()));
-/// assert!(network.contains("::ffff:10.1.2.3".parse().unwrap()), "the same address in other clothes");
+/// assert!(network.contains("::ffff:10.1.2.3".parse().unwrap()), "the same address, IPv4-mapped");
 /// assert!(!network.contains("11.0.0.0".parse().unwrap()));
 ///
 /// let error = "10.0.0.1/8".parse::<Network>().unwrap_err();
@@ -24,12 +24,12 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(
-    /// Of IPv4 where it can be, with no bit set beyond the length.
+    /// IPv4 if the network is IPv4-mapped, with no host bit set.
     IpNet,
 );
 
 impl Network {
-    /// This machine.
+    /// The loopback networks.
     pub(super) const LOOPBACK: [Self; 2] = [
         Self(IpNet::V4(Ipv4Net::new_assert(
             Ipv4Addr::new(127, 0, 0, 0),
@@ -38,10 +38,10 @@ impl Network {
         Self(IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128))),
     ];
 
-    /// Whether the address is one of them.
+    /// Whether the address is in the network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        // Every request asks this several times. No bit is set beyond the length, so the first bit that differs tells.
+        // This runs several times for each request. No host bit is set, so the first bit that differs decides.
         match (self.0, address.to_canonical()) {
             (IpNet::V4(network), IpAddr::V4(address)) => {
                 let differ = network.addr().to_bits() ^ address.to_bits();
@@ -59,7 +59,7 @@ impl Network {
 impl FromStr for Network {
     type Err = InvalidNetwork;
 
-    /// `10.0.0.0/8`, or one address alone.
+    /// Parses `10.0.0.0/8`, or a single address.
     fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
         let invalid = |reason| InvalidNetwork {
             text: text.chars().take(64).collect(),
@@ -76,7 +76,7 @@ impl FromStr for Network {
         let network = match length {
             None => alone,
             Some(length) => {
-                // Two spellings of one length would be one too many.
+                // A leading zero or plus sign would be a second spelling of the same length.
                 let is_plain = length == "0" || !length.starts_with(['0', '+']);
                 let bits = length.parse().ok().filter(|_| is_plain);
                 bits.and_then(|bits| IpNet::new(address, bits).ok())
@@ -90,7 +90,7 @@ impl FromStr for Network {
     }
 }
 
-/// An IPv4 network in IPv6 clothes is the IPv4 network, as its addresses are.
+/// Turns an IPv4-mapped IPv6 network into the IPv4 network.
 fn unmap_ipv4(network: IpNet) -> IpNet {
     let v4 = match network {
         IpNet::V6(v6) => v6
@@ -109,7 +109,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// Text that is no network.
+/// The text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidNetwork {
     text: String,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_contain_what_begins_like_them() {
+    fn a_network_contains_the_addresses_with_its_leading_bits() {
         let cases = [
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "11.0.0.0", false),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_named_with_the_reason() {
+    fn an_invalid_network_is_refused_with_the_reason() {
         let cases = [
             ("", "it does not begin with an IP address"),
             ("localhost", "it does not begin with an IP address"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_reads_back() {
+    fn the_displayed_network_parses_back() {
         for text in [
             "10.0.0.0/8",
             "::/0",

@@ -1,13 +1,14 @@
-//! One hop as proxies write it: an address, perhaps with a port, in brackets, or with a zone.
+//! Parses one hop of a forwarding header, the node identifier of RFC 7239: an address, optionally with a port, brackets or a
+//! zone.
 //!
-//! Must not know: which field it came from, or whom to trust.
+//! Must not know: which header it came from, which proxies are trusted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest text that is looked at: an IPv6 address with brackets, a zone and a port.
+/// The longest hop in bytes: an IPv6 address with brackets, a zone and a port.
 const MAX_LEN: usize = 96;
 
-/// The address of a hop, canonical. `None` for everything that does not name one, `unknown` and `_hidden` among it.
+/// The address of a hop in canonical form. `None` if it has none, such as `unknown` and `_hidden`.
 pub(super) fn parse_address(text: &[u8]) -> Option<IpAddr> {
     let text = text.trim_ascii();
     if text.len() > MAX_LEN {
@@ -30,7 +31,7 @@ pub(super) fn parse_address(text: &[u8]) -> Option<IpAddr> {
 fn parse_unbracketed(text: &str) -> Option<IpAddr> {
     match text.split_once(':') {
         None => text.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
-        // One colon is before a port, more are an IPv6 address, which has no port without brackets.
+        // One colon precedes a port. More colons are an IPv6 address, which needs brackets to have a port.
         Some((v4, port)) if !port.contains(':') => {
             let v4 = v4.parse::<Ipv4Addr>().ok()?;
             is_port(port).then_some(IpAddr::V4(v4))
@@ -39,7 +40,7 @@ fn parse_unbracketed(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// An IPv6 address without its zone, which means something on one machine only.
+/// An IPv6 address without its zone, which is meaningful on one machine only.
 fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
     let address = match text.split_once('%') {
         Some((address, zone)) => {
@@ -54,7 +55,7 @@ fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
     address.parse().ok()
 }
 
-/// A number, or a hidden one as RFC 7239 has it.
+/// Whether the text is a port number, or an obfuscated port of RFC 7239.
 fn is_port(text: &str) -> bool {
     match text.strip_prefix('_') {
         Some(hidden) => {

@@ -1,6 +1,6 @@
-//! Several networks: the proxies whose word is taken, as operators write them in one line.
+//! The networks of trusted proxies, written by operators as a comma-separated list.
 //!
-//! Must not know: what they say.
+//! Must not know: forwarding headers.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,22 +8,22 @@ use std::str::FromStr;
 
 use super::network::{InvalidNetwork, Network};
 
-/// Networks whose word about clients is taken. Unless said otherwise only this machine.
+/// Networks of proxies whose forwarding headers are trusted. The default is loopback only.
 ///
 /// ```
 /// use tollgate_http::TrustedProxies;
 ///
 /// let trusted: TrustedProxies = "10.0.0.0/8, 2001:db8::7".parse()?;
-/// assert!(trusted.contain([10, 1, 2, 3].into()));
-/// assert!(!trusted.contain([127, 0, 0, 1].into()));
-/// assert!(TrustedProxies::default().contain([127, 0, 0, 1].into()));
+/// assert!(trusted.contains([10, 1, 2, 3].into()));
+/// assert!(!trusted.contains([127, 0, 0, 1].into()));
+/// assert!(TrustedProxies::default().contains([127, 0, 0, 1].into()));
 /// # Ok::<(), tollgate_http::InvalidNetwork>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<Network>);
 
 impl TrustedProxies {
-    /// Whether an address lies in one of them.
+    /// Whether an address is in one of the networks.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
@@ -45,7 +45,7 @@ impl From<TrustedProxies> for Vec<Network> {
 impl FromStr for TrustedProxies {
     type Err = InvalidNetwork;
 
-    /// Networks with commas between them. Nothing at all is no network.
+    /// Parses networks separated by commas. Empty text is an empty list.
     fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
         let list = text.split(',').map(str::trim).filter(|one| !one.is_empty());
         list.map(str::parse).collect::<Result<_, _>>().map(Self)
@@ -53,7 +53,7 @@ impl FromStr for TrustedProxies {
 }
 
 impl fmt::Display for TrustedProxies {
-    /// As they are read.
+    /// The format that [`FromStr`] parses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, network) in self.0.iter().enumerate() {
             f.write_str(if index == 0 { "" } else { "," })?;
@@ -69,7 +69,7 @@ mod tests {
     use std::net::Ipv6Addr;
 
     #[test]
-    fn only_this_machine_is_trusted_unless_said_otherwise() {
+    fn only_loopback_is_trusted_by_default() {
         let trusted = TrustedProxies::default();
         for (address, expected) in [
             ("127.0.0.1", true),
@@ -87,12 +87,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_may_name_everyone_or_no_one_and_a_wrong_network_is_named() {
-        let everyone: TrustedProxies = "0.0.0.0/0, ::/0".parse().unwrap();
-        assert!(everyone.contains([1, 2, 3, 4].into()));
-        assert!(everyone.contains(Ipv6Addr::LOCALHOST.into()));
-        let no_one: TrustedProxies = "".parse().unwrap();
-        assert!(!no_one.contains([127, 0, 0, 1].into()));
+    fn a_list_may_hold_all_networks_or_none_and_an_error_quotes_the_wrong_one() {
+        let all: TrustedProxies = "0.0.0.0/0, ::/0".parse().unwrap();
+        assert!(all.contains([1, 2, 3, 4].into()));
+        assert!(all.contains(Ipv6Addr::LOCALHOST.into()));
+        let none: TrustedProxies = "".parse().unwrap();
+        assert!(!none.contains([127, 0, 0, 1].into()));
         let wrong = "10.0.0.0/8, nowhere".parse::<TrustedProxies>().unwrap_err();
         assert!(wrong.to_string().contains("\"nowhere\""), "{wrong}");
     }

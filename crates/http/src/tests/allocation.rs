@@ -1,4 +1,4 @@
-//! Writing into a warm buffer allocates nothing: counted by the allocator of this crate's tests.
+//! Writing into a warm buffer allocates nothing: this crate's tests count allocations.
 //!
 //! Must not know: how anything is written.
 
@@ -22,36 +22,36 @@ fn the_allocator_counts() {
 }
 
 #[test]
-fn a_warm_buffer_takes_every_dialect_and_problem_without_allocating() {
+fn every_dialect_and_problem_is_written_to_a_warm_buffer_without_allocating() {
     let sample = Sample::new();
-    let standings = sample.refused();
-    let standings = [
-        standings[0],
-        standings[1],
+    let items = sample.refused();
+    let items = [
+        items[0],
+        items[1],
         sample.upload(),
-        standings[0].with_quota(7, Nanos::HOUR),
+        items[0].with_quota(7, Nanos::HOUR),
     ];
-    let mut words = HeaderFields::new();
+    let mut fields = HeaderFields::new();
     let mut body = Vec::new();
     let mut round = || {
         for dialect in Dialect::ALL {
-            let answer = RateLimitStatus::new(denied(7), &standings).with_now(NOW);
-            let answer = answer.with_jitter(Jitter::new(Nanos::MINUTE, 3));
-            answer.write(Dialects::from(dialect), &mut words);
+            let rate_limit = RateLimitStatus::new(denied(7), &items).with_now(NOW);
+            let rate_limit = rate_limit.with_jitter(Jitter::new(Nanos::MINUTE, 3));
+            rate_limit.write(Dialects::from(dialect), &mut fields);
             body.clear();
-            answer.write_problem(ProblemType::QuotaExceeded, 429, &mut body);
+            rate_limit.write_problem(ProblemType::QuotaExceeded, 429, &mut body);
         }
-        words.len() + body.len()
+        fields.len() + body.len()
     };
     assert!(
         calls(|| assert!(round() > 0)) > 0,
-        "the first round makes room"
+        "the first round allocates"
     );
     assert_eq!(calls(|| assert!(round() > 0)), 0);
 }
 
 #[test]
-fn digests_and_addresses_are_found_without_allocating() {
+fn digests_and_addresses_are_computed_without_allocating() {
     let trusted = vec!["10.0.0.0/8".parse().unwrap()];
     let clients = ClientAddressResolver::behind_proxies(ForwardedHeader::Forwarded, trusted);
     let peer: IpAddr = "10.0.0.1".parse().unwrap();

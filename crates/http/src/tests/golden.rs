@@ -1,6 +1,6 @@
-//! What each dialect says, word for word.
+//! The exact header fields of each dialect.
 //!
-//! Must not know: how it is written.
+//! Must not know: how they are written.
 
 use tollgate_core::{Nanos, Outcome, QuotaUnit};
 
@@ -105,8 +105,8 @@ const ADMITTED: [(&str, &[&str]); 11] = [
 #[test]
 fn an_admission_in_every_dialect() {
     let sample = Sample::new();
-    let standings = sample.admitted();
-    let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_now(NOW);
+    let items = sample.admitted();
+    let rate_limit = RateLimitStatus::new(Outcome::Allow, &items).with_now(NOW);
     assert!(
         ADMITTED
             .iter()
@@ -114,11 +114,11 @@ fn an_admission_in_every_dialect() {
             .eq(Dialect::ALL.map(Dialect::name))
     );
     for (dialect, expected) in ADMITTED {
-        assert_eq!(lines(&answer, dialect), expected, "{dialect}");
+        assert_eq!(lines(&rate_limit, dialect), expected, "{dialect}");
     }
 }
 
-/// What dialects say of a refusal, before the two fields that all of them need.
+/// A denial in each dialect, before the two fields that all dialects have.
 const REFUSED: [(&str, &[&str]); 9] = [
     (
         "draft-11",
@@ -192,37 +192,37 @@ const REFUSED: [(&str, &[&str]); 9] = [
 ];
 
 #[test]
-fn a_denial_in_every_dialect_tells_the_limit_that_refuses() {
+fn a_denial_in_every_dialect_reports_the_limit_that_denies() {
     let sample = Sample::new();
-    let standings = sample.refused();
-    let answer = RateLimitStatus::new(denied(86_399_100), &standings).with_now(NOW);
+    let items = sample.refused();
+    let rate_limit = RateLimitStatus::new(denied(86_399_100), &items).with_now(NOW);
     for (dialect, fields) in REFUSED {
         let mut expected = fields.to_vec();
         expected.extend(["retry-after: 86400", "cache-control: no-store"]);
-        assert_eq!(lines(&answer, dialect), expected, "{dialect}");
+        assert_eq!(lines(&rate_limit, dialect), expected, "{dialect}");
     }
 }
 
 #[test]
 fn dialects_of_different_families_are_written_together() {
     let sample = Sample::new();
-    let standings = sample.admitted();
-    let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_now(NOW);
-    let expected = ["draft-11", "draft-03", "github"].map(|dialect| lines(&answer, dialect));
+    let items = sample.admitted();
+    let rate_limit = RateLimitStatus::new(Outcome::Allow, &items).with_now(NOW);
+    let expected = ["draft-11", "draft-03", "github"].map(|dialect| lines(&rate_limit, dialect));
     assert_eq!(
-        lines(&answer, "github,draft-11,draft-03"),
+        lines(&rate_limit, "github,draft-11,draft-03"),
         expected.concat()
     );
 }
 
 #[test]
-fn bytes_places_and_partitions_have_their_parameters() {
+fn byte_limits_concurrency_limits_and_partitions_have_their_parameters() {
     let sample = Sample::new();
-    let place = RateLimitItem::new(&sample.in_flight, denied(500), &status(0, Nanos::SECOND));
-    let standings = [sample.upload(), place];
-    let answer = RateLimitStatus::new(denied(500), &standings);
+    let concurrency = RateLimitItem::new(&sample.in_flight, denied(500), &status(0, Nanos::SECOND));
+    let items = [sample.upload(), concurrency];
+    let rate_limit = RateLimitStatus::new(denied(500), &items);
     assert_eq!(
-        lines(&answer, "draft-11"),
+        lines(&rate_limit, "draft-11"),
         [
             "ratelimit-policy: \"upload\";q=65536;qu=\"content-bytes\";w=10;pk=:y6ZGoaupAMmbvgRS:, \
              \"in-flight\";q=20;qu=\"concurrent-requests\"",
@@ -231,19 +231,19 @@ fn bytes_places_and_partitions_have_their_parameters() {
             "cache-control: no-store",
         ]
     );
-    // Drafts that insist on a window have no policy for places, and one that insists on a reset has the retry.
+    // Drafts that require a window have no policy for concurrency limits, and one that requires a reset has the wait.
     assert_eq!(
-        lines(&answer, "draft-07")[..2],
+        lines(&rate_limit, "draft-07")[..2],
         [
             "ratelimit: limit=20, remaining=0, reset=1",
             "ratelimit-policy: 65536;w=10"
         ]
     );
-    let alone = [place];
-    let answer = RateLimitStatus::new(denied(500), &alone);
-    assert_eq!(lines(&answer, "draft-03")[0], "ratelimit-limit: 20");
+    let alone = [concurrency];
+    let rate_limit = RateLimitStatus::new(denied(500), &alone);
+    assert_eq!(lines(&rate_limit, "draft-03")[0], "ratelimit-limit: 20");
     assert_eq!(
-        lines(&answer, "draft-07")[..2],
+        lines(&rate_limit, "draft-07")[..2],
         [
             "ratelimit: limit=20, remaining=0, reset=1",
             "retry-after: 1"
@@ -252,51 +252,54 @@ fn bytes_places_and_partitions_have_their_parameters() {
 }
 
 #[test]
-fn a_quota_of_this_caller_only_is_written_anew() {
+fn a_callers_own_quota_replaces_the_policys() {
     let policy = QuotaPolicy::new("plan", 100, Nanos::MINUTE, QuotaUnit::Tokens).unwrap();
-    let standing = RateLimitItem::new(&policy, Outcome::Allow, &status(4_000, Nanos::SECOND));
-    let standings = [standing.with_quota(5_000, Nanos::HOUR).with_used(7)];
-    let answer = RateLimitStatus::new(Outcome::Allow, &standings);
-    let draft = lines(&answer, "draft-11");
+    let item = RateLimitItem::new(&policy, Outcome::Allow, &status(4_000, Nanos::SECOND));
+    let items = [item.with_quota(5_000, Nanos::HOUR).with_used(7)];
+    let rate_limit = RateLimitStatus::new(Outcome::Allow, &items);
+    let draft = lines(&rate_limit, "draft-11");
     assert_eq!(
         draft[0],
         r#"ratelimit-policy: "plan";q=5000;qu="tokens";w=3600"#
     );
     assert_eq!(draft[1], r#"ratelimit: "plan";r=4000;t=1"#);
     assert_eq!(
-        lines(&answer, "next")[0],
+        lines(&rate_limit, "next")[0],
         r#"ratelimit-policy: plan;q=5000;qu="tokens";w=3600"#
     );
-    assert_eq!(lines(&answer, "github")[2], "x-ratelimit-used: 7");
+    assert_eq!(lines(&rate_limit, "github")[2], "x-ratelimit-used: 7");
 }
 
 #[test]
-fn a_state_from_before_the_quota_was_lowered_leaves_no_more_than_the_quota() {
+fn the_remaining_quota_is_at_most_a_lowered_quota() {
     let policy = QuotaPolicy::new("p", 10, Nanos::MINUTE, QuotaUnit::Requests).unwrap();
-    let standings = [RateLimitItem::new(
+    let items = [RateLimitItem::new(
         &policy,
         Outcome::Allow,
         &status(90, Nanos::SECOND),
     )];
-    let answer = RateLimitStatus::new(Outcome::Allow, &standings);
-    assert_eq!(lines(&answer, "draft-11")[1], r#"ratelimit: "p";r=10;t=1"#);
+    let rate_limit = RateLimitStatus::new(Outcome::Allow, &items);
+    assert_eq!(
+        lines(&rate_limit, "draft-11")[1],
+        r#"ratelimit: "p";r=10;t=1"#
+    );
 }
 
 #[test]
-fn a_redirection_tells_nothing_of_limits() {
+fn a_redirection_has_no_rate_limit_fields() {
     let sample = Sample::new();
-    let standings = sample.admitted();
-    let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_now(NOW);
+    let items = sample.admitted();
+    let rate_limit = RateLimitStatus::new(Outcome::Allow, &items).with_now(NOW);
     for status in [300, 301, 308, 399] {
         let lines = lines(
-            &answer.with_response_status(status),
+            &rate_limit.with_response_status(status),
             "draft-11,draft-03,github",
         );
         assert!(lines.is_empty(), "{status}: {lines:?}");
     }
     for status in [0, 200, 299, 400, 503] {
         assert_eq!(
-            lines(&answer.with_response_status(status), "draft-11").len(),
+            lines(&rate_limit.with_response_status(status), "draft-11").len(),
             2,
             "{status}"
         );
@@ -304,7 +307,7 @@ fn a_redirection_tells_nothing_of_limits() {
 }
 
 #[test]
-fn an_answer_without_limits_has_only_what_a_refusal_needs() {
+fn a_status_without_limits_has_only_the_fields_of_a_refusal() {
     for dialect in Dialect::ALL {
         let allowed = lines(&RateLimitStatus::new(Outcome::Allow, &[]), dialect.name());
         assert!(allowed.is_empty(), "{dialect}");
@@ -322,13 +325,13 @@ fn at_most_sixteen_limits_are_listed_and_the_binding_one_is_among_them() {
         .iter()
         .map(|name| QuotaPolicy::new(name, 9, Nanos::SECOND, QuotaUnit::Requests).unwrap())
         .collect();
-    let standings: Vec<RateLimitItem<'_>> = policies
+    let items: Vec<RateLimitItem<'_>> = policies
         .iter()
         .map(|policy| RateLimitItem::new(policy, Outcome::Allow, &status(9, Nanos::ZERO)))
         .collect();
     for binding in [0, 14, 15, 16, 39] {
-        let answer = RateLimitStatus::new(Outcome::Allow, &standings).with_binding(binding);
-        for line in lines(&answer, "draft-11") {
+        let rate_limit = RateLimitStatus::new(Outcome::Allow, &items).with_binding(binding);
+        for line in lines(&rate_limit, "draft-11") {
             assert_eq!(line.split(", ").count(), 16, "{binding}");
             assert!(
                 line.contains(&format!("\"p{binding}\"")),
@@ -339,60 +342,27 @@ fn at_most_sixteen_limits_are_listed_and_the_binding_one_is_among_them() {
 }
 
 #[test]
-fn only_lists_are_appended_to_what_others_wrote() {
+fn only_list_fields_are_appended_to_existing_ones() {
     let sample = Sample::new();
-    let standings = sample.refused();
-    let answer = RateLimitStatus::new(denied(1), &standings);
-    let mut words = HeaderFields::with_capacity(1_024);
+    let items = sample.refused();
+    let rate_limit = RateLimitStatus::new(denied(1), &items);
+    let mut fields = HeaderFields::with_capacity(1_024);
     let mut appended = |dialects: &str| {
-        answer.write(dialects.parse().unwrap(), &mut words);
-        let words = words.fields().filter(|word| word.merge == Merge::Append);
-        words.map(|word| word.name).collect::<Vec<_>>()
+        rate_limit.write(dialects.parse().unwrap(), &mut fields);
+        let fields = fields.fields().filter(|field| field.merge == Merge::Append);
+        fields.map(|field| field.name).collect::<Vec<_>>()
     };
     let lists = ["ratelimit-policy", "ratelimit", "cache-control"];
     assert_eq!(appended("draft-11,draft-03,discord"), lists);
     // A second dictionary would override the first.
     assert_eq!(appended("draft-07"), ["ratelimit-policy", "cache-control"]);
-    assert_eq!(words.get("retry-after"), Some(&b"86400"[..]));
+    assert_eq!(fields.get("retry-after"), Some(&b"86400"[..]));
     assert_eq!(
         (
-            words.get("x-ratelimit-limit"),
-            words.is_empty(),
-            words.len()
+            fields.get("x-ratelimit-limit"),
+            fields.is_empty(),
+            fields.len()
         ),
         (None, false, 4)
-    );
-}
-
-#[test]
-fn a_bucket_has_the_name_that_it_was_given() {
-    let policy = QuotaPolicy::new("p", 1, Nanos::SECOND, QuotaUnit::Requests).unwrap();
-    let policy = policy.with_bucket("abcd1234").unwrap();
-    let standings = [RateLimitItem::new(
-        &policy,
-        Outcome::Allow,
-        &status(1, Nanos::ZERO),
-    )];
-    let answer = RateLimitStatus::new(Outcome::Allow, &standings);
-    assert!(lines(&answer, "discord").contains(&"x-ratelimit-bucket: abcd1234".to_owned()));
-    let error = policy
-        .clone()
-        .with_bucket("a\r\nb")
-        .unwrap_err()
-        .to_string();
-    assert_eq!(
-        error,
-        r#"bucket: "a\r\nb" is not valid: it must be 1 to 160 visible ASCII characters"#
-    );
-    let error = policy
-        .clone()
-        .partitioned_by(&["User"])
-        .unwrap_err()
-        .to_string();
-    assert!(error.starts_with(r#"partitioned_by: "User" is not valid: it must begin with"#));
-    let error = policy.partitioned_by(&[]).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        r#"partitioned_by: "0" is not valid: there must be 1 to 16 dimensions"#
     );
 }

@@ -1,4 +1,4 @@
-//! `docs/headers.md` shows what is really written.
+//! The examples of `docs/headers.md` equal the real output.
 //!
 //! Must not know: how anything is written.
 
@@ -19,10 +19,10 @@ fn blocks<'p>(page: &'p str, title: &str) -> Vec<&'p str> {
     section.split("```").skip(1).step_by(2).collect()
 }
 
-/// The fields as people write them.
-fn shown(answer: &RateLimitStatus<'_>, dialect: Dialect) -> String {
+/// The header fields with names in the usual case.
+fn shown(rate_limit: &RateLimitStatus<'_>, dialect: Dialect) -> String {
     let mut text = String::from("http\n");
-    for line in lines(answer, dialect.name()) {
+    for line in lines(rate_limit, dialect.name()) {
         let (name, value) = line.split_once(": ").unwrap();
         let name = match name {
             "ratelimit" => "RateLimit".to_owned(),
@@ -40,7 +40,7 @@ fn shown(answer: &RateLimitStatus<'_>, dialect: Dialect) -> String {
 }
 
 #[test]
-fn the_page_about_headers_shows_what_is_written() {
+fn the_examples_of_the_headers_page_equal_the_output() {
     let sample = Sample::new();
     let (admitted, refused) = (sample.admitted(), sample.refused());
     let admission = RateLimitStatus::new(Outcome::Allow, &admitted).with_now(NOW);
@@ -60,6 +60,6 @@ fn the_page_about_headers_shows_what_is_written() {
 
 #[test]
 #[should_panic(expected = "there is no section")]
-fn control_a_page_without_a_dialect_is_noticed() {
+fn control_a_page_without_a_dialect_is_detected() {
     blocks("# Headers\n\n## `next`\n\n```http\n```\n", "draft-11");
 }

@@ -1,10 +1,11 @@
-//! What holds for whole answers: golden tables, promises on any input, and that nothing is allocated.
+//! Tests of whole responses: golden tables, properties of any input, and allocations.
 //!
 //! Must not know: how anything is written.
 
 mod allocation;
 mod golden;
 mod headers_page;
+mod policy_properties;
 mod problems;
 mod properties;
 mod retry_after;

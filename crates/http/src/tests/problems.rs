@@ -16,9 +16,9 @@ fn read(problem: &ProblemDetails) -> Value {
     serde_json::from_str(&problem.to_json()).unwrap()
 }
 
-fn written(answer: &RateLimitStatus<'_>, cause: ProblemType) -> Value {
+fn written(rate_limit: &RateLimitStatus<'_>, cause: ProblemType) -> Value {
     let mut out = Vec::new();
-    answer.write_problem(cause, cause.status(), &mut out);
+    rate_limit.write_problem(cause, cause.status(), &mut out);
     serde_json::from_slice(&out).unwrap()
 }
 
@@ -29,24 +29,24 @@ fn a_denial_names_every_policy_that_refuses_and_the_exact_wait() {
     let exact = Outcome::Deny {
         retry_after: Nanos::from_nanos(1_500_000_001),
     };
-    let standings = [
+    let items = [
         RateLimitItem::new(&day, exact, &nothing).with_cost(3),
         RateLimitItem::new(&hour, denied(700), &nothing),
         RateLimitItem::new(&minute, Outcome::Allow, &status(1, Nanos::SECOND)),
     ];
-    let answer = RateLimitStatus::new(exact, &standings);
+    let rate_limit = RateLimitStatus::new(exact, &items);
     let expected = json!({
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Quota Exceeded",
         "status": 429,
-        "detail": "the limit \"day\" has no room for a cost of 3 now; it has after 1501 ms",
+        "detail": "the limit \"day\" has no room for a cost of 3 now; retry after 1501 ms",
         "violated-policies": ["day", "hour"],
         "retry-after-ms": 1501,
     });
-    assert_eq!(written(&answer, ProblemType::QuotaExceeded), expected);
-    // Whoever reads milliseconds is spread out as well.
+    assert_eq!(written(&rate_limit, ProblemType::QuotaExceeded), expected);
+    // Jitter applies to `retry-after-ms` as well.
     let jitter = Jitter::new(Nanos::MINUTE, 1);
-    let later = written(&answer.with_jitter(jitter), ProblemType::QuotaExceeded);
+    let later = written(&rate_limit.with_jitter(jitter), ProblemType::QuotaExceeded);
     assert!(later["retry-after-ms"].as_u64().unwrap() > 1_501);
 }
 
@@ -86,21 +86,18 @@ fn every_cause_has_the_type_title_and_status_of_the_draft() {
 }
 
 #[test]
-fn a_limits_own_message_is_the_detail_whatever_it_contains() {
+fn a_limits_own_message_is_the_detail_with_any_characters() {
     let message = "Slow down, \"friend\" \\ \u{1}\n\t é 日本 😀 </script>";
-    let talking = policy("talking").with_message(message);
-    let standings = [RateLimitItem::new(
-        &talking,
+    let custom = policy("custom").with_message(message);
+    let items = [RateLimitItem::new(
+        &custom,
         denied(5),
         &status(0, Nanos::SECOND),
     )];
-    let answer = RateLimitStatus::new(denied(5), &standings);
+    let rate_limit = RateLimitStatus::new(denied(5), &items);
     let mut out = b"HTTP".to_vec();
-    answer.write_problem(ProblemType::QuotaExceeded, 403, &mut out);
-    assert!(
-        out.starts_with(b"HTTP{"),
-        "it is written behind what is there"
-    );
+    rate_limit.write_problem(ProblemType::QuotaExceeded, 403, &mut out);
+    assert!(out.starts_with(b"HTTP{"), "it is appended");
     let body: Value = serde_json::from_slice(&out[4..]).unwrap();
     assert_eq!(
         (&body["detail"], &body["status"]),
@@ -108,13 +105,13 @@ fn a_limits_own_message_is_the_detail_whatever_it_contains() {
     );
 
     let endless = policy("endless").with_message(&"é".repeat(100_000));
-    let standings = [RateLimitItem::new(
+    let items = [RateLimitItem::new(
         &endless,
         denied(5),
         &status(0, Nanos::SECOND),
     )];
     let body = written(
-        &RateLimitStatus::new(denied(5), &standings),
+        &RateLimitStatus::new(denied(5), &items),
         ProblemType::QuotaExceeded,
     );
     assert_eq!(body["detail"].as_str().unwrap().chars().count(), 1_024);
@@ -123,17 +120,17 @@ fn a_limits_own_message_is_the_detail_whatever_it_contains() {
 #[test]
 fn a_cost_that_never_fits_says_that_waiting_does_not_help() {
     let demo = policy("demo");
-    let standing = RateLimitItem::new(&demo, Outcome::Never, &status(20, Nanos::ZERO));
+    let item = RateLimitItem::new(&demo, Outcome::Never, &status(20, Nanos::ZERO));
     let text = "a cost of 21 is above 20, the most that the limit \"demo\" ever admits at once; waiting does not help";
     let body = written(
-        &RateLimitStatus::new(Outcome::Never, &[standing.with_cost(21)]),
+        &RateLimitStatus::new(Outcome::Never, &[item.with_cost(21)]),
         ProblemType::QuotaExceeded,
     );
     assert_eq!(body["detail"], text);
     assert_eq!(body.get("retry-after-ms"), None);
     assert_eq!(body["violated-policies"], json!(["demo"]));
     let closed = written(
-        &RateLimitStatus::new(Outcome::Never, &[standing]),
+        &RateLimitStatus::new(Outcome::Never, &[item]),
         ProblemType::QuotaExceeded,
     );
     assert_eq!(
@@ -146,13 +143,13 @@ fn a_cost_that_never_fits_says_that_waiting_does_not_help() {
 fn names_and_details_are_escaped() {
     let name = r#"a"b\c"#;
     let named = policy(name);
-    let standings = [RateLimitItem::new(
+    let items = [RateLimitItem::new(
         &named,
         denied(5),
         &status(0, Nanos::SECOND),
     )];
     let body = written(
-        &RateLimitStatus::new(denied(5), &standings),
+        &RateLimitStatus::new(denied(5), &items),
         ProblemType::QuotaExceeded,
     );
     assert_eq!(body["violated-policies"], json!([name]));
@@ -164,13 +161,13 @@ fn names_and_details_are_escaped() {
 }
 
 #[test]
-fn a_detail_of_ones_own_takes_the_place_of_the_usual_sentence() {
+fn a_custom_detail_replaces_the_default() {
     let sample = Sample::new();
-    let standings = sample.refused();
-    let answer = RateLimitStatus::new(denied(86_399_100), &standings);
-    let mut usual = written(&answer, ProblemType::QuotaExceeded);
+    let items = sample.refused();
+    let rate_limit = RateLimitStatus::new(denied(86_399_100), &items);
+    let mut usual = written(&rate_limit, ProblemType::QuotaExceeded);
     let mut out = Vec::new();
-    answer.write_problem_with_detail(
+    rate_limit.write_problem_with_detail(
         ProblemType::QuotaExceeded,
         429,
         "the \"day\" is over",
@@ -182,13 +179,13 @@ fn a_detail_of_ones_own_takes_the_place_of_the_usual_sentence() {
 }
 
 #[test]
-fn a_problem_is_held_against_a_policy_that_says_nothing_of_where_it_stands() {
+fn a_problem_names_a_violated_policy_without_a_status() {
     let plain = ProblemDetails::new(429, "Too Many Requests", "blocked");
-    let held = plain.with_violated_policy(ProblemType::AbnormalUsage, Some("api"), Some(90_500));
+    let problem = plain.with_violated_policy(ProblemType::AbnormalUsage, Some("api"), Some(90_500));
     let expected = json!({
         "type": ProblemType::AbnormalUsage.type_uri(), "title": "Abnormal Usage Detected", "status": 429,
         "detail": "blocked", "violated-policies": ["api"], "retry-after-ms": 90_500,
     });
-    assert_eq!(read(&held), expected);
-    assert_eq!((held.status(), held.detail()), (429, "blocked"));
+    assert_eq!(read(&problem), expected);
+    assert_eq!((problem.status(), problem.detail()), (429, "blocked"));
 }

@@ -1,7 +1,6 @@
-//! What holds for every input: fields that an independent parser reads back, and numbers that never promise too much.
+//! Properties of any input: an independent parser reads the fields back, and the numbers never promise too much.
 //!
-//! Each promise is a checker that is also shown something wrong, in a test whose name begins with `control_`.
-//! Must not know: how anything is written.
+//! Each checker has a negative control, in a test whose name begins with `control_`. Must not know: how anything is written.
 
 use proptest::prelude::*;
 use sfv::{Dictionary, FieldType, Item, List, ListEntry, Parser};
@@ -89,20 +88,20 @@ fn policies(given: &[LimitSample]) -> Vec<QuotaPolicy> {
     given.iter().map(policy).collect()
 }
 
-fn standings<'a>(given: &[LimitSample], policies: &'a [QuotaPolicy]) -> Vec<RateLimitItem<'a>> {
-    let standing = |(given, policy): (&LimitSample, &'a QuotaPolicy)| {
+fn items<'a>(given: &[LimitSample], policies: &'a [QuotaPolicy]) -> Vec<RateLimitItem<'a>> {
+    let item = |(given, policy): (&LimitSample, &'a QuotaPolicy)| {
         let status = status(given.remaining, given.reset_after);
-        let mut standing = RateLimitItem::new(policy, given.outcome, &status);
-        standing.next_unit_after = given.more_after;
-        standing.cost = given.cost;
+        let mut item = RateLimitItem::new(policy, given.outcome, &status);
+        item.next_unit_after = given.more_after;
+        item.cost = given.cost;
         let digest = |n: u64| PartitionKey::digest(&[9; 16], &n.to_be_bytes());
-        standing.partition = given.partition.map(digest);
-        standing
+        item.partition = given.partition.map(digest);
+        item
     };
-    given.iter().zip(policies).map(standing).collect()
+    given.iter().zip(policies).map(item).collect()
 }
 
-/// A list of names with parameters, read by an independent parser that also writes it in its one canonical form.
+/// Parses a list of names with parameters by an independent parser, and checks that it is in canonical form.
 fn read(field: &[u8]) -> Result<Vec<(String, Item)>, String> {
     let list: List = Parser::new(field)
         .parse()
@@ -121,7 +120,7 @@ fn read(field: &[u8]) -> Result<Vec<(String, Item)>, String> {
                     .as_token()
                     .map(|name| name.as_str().to_owned())
             };
-            let name = string.or_else(token).ok_or("a member is no name")?;
+            let name = string.or_else(token).ok_or("a member is not a name")?;
             Ok((name, item))
         }
         ListEntry::InnerList(_) => Err("a member is a list".to_owned()),
@@ -134,7 +133,7 @@ fn integer(item: &Item, key: &str) -> Option<u64> {
     u64::try_from(i64::from(value)).ok()
 }
 
-/// What draft-11 promises of its two fields and `Retry-After`, checked against what was given.
+/// Checks the two fields of draft 11 and `Retry-After` against the input.
 fn check_draft_11(
     given: &[LimitSample],
     policy: &[u8],
@@ -155,7 +154,7 @@ fn check_draft_11(
         }
         let window = integer(&policy, "w");
         if window.is_some() == given.window.is_zero() || window == Some(0) {
-            return fail("a window that is none");
+            return fail("an invalid window");
         }
         let r = integer(&limit, "r");
         if r.is_none_or(|r| r > given.remaining || r > given.quota) {
@@ -163,7 +162,7 @@ fn check_draft_11(
         }
         let t = integer(&limit, "t");
         if given.unit.is_none() && (t.is_some() || window.is_some()) {
-            return fail("a time for places");
+            return fail("a time for a concurrency limit");
         }
         if let (Outcome::Deny { retry_after }, Some(t)) = (given.outcome, t) {
             if t == 0 || Nanos::from_secs(t) < retry_after {
@@ -196,8 +195,8 @@ fn check_refusal(outcome: Outcome, retry: Option<u64>) -> Result<(), String> {
     }
 }
 
-fn retry_of(words: &HeaderFields) -> Option<u64> {
-    let value = str::from_utf8(words.get("retry-after")?).unwrap();
+fn retry_of(fields: &HeaderFields) -> Option<u64> {
+    let value = str::from_utf8(fields.get("retry-after")?).unwrap();
     Some(value.parse().unwrap())
 }
 
@@ -205,28 +204,28 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_field_reads_back_and_promises_nothing_too_early(
+    fn every_field_parses_and_no_time_is_too_early(
         given in prop::collection::vec(limit_sample(), 1..6),
         outcome in outcome(),
         now in number(),
         (most, seed) in (span(), any::<u64>()),
     ) {
         let policies = policies(&given);
-        let standings = standings(&given, &policies);
-        let answer = RateLimitStatus::new(outcome, &standings).with_now(Timestamp::from_nanos(now));
+        let items = items(&given, &policies);
+        let rate_limit = RateLimitStatus::new(outcome, &items).with_now(Timestamp::from_nanos(now));
         for jitter in [Jitter::NONE, Jitter::new(most, seed)] {
-            let answer = answer.with_jitter(jitter);
-            let mut words = HeaderFields::new();
+            let rate_limit = rate_limit.with_jitter(jitter);
+            let mut fields = HeaderFields::new();
             for dialect in Dialect::ALL {
-                answer.write(Dialects::from(dialect), &mut words);
-                let retry = retry_of(&words);
+                rate_limit.write(Dialects::from(dialect), &mut fields);
+                let retry = retry_of(&fields);
                 prop_assert_eq!(check_refusal(outcome, retry), Ok(()));
-                prop_assert_eq!(words.get("cache-control").is_some(), !outcome.is_admitted());
-                for (name, value) in words.iter() {
+                prop_assert_eq!(fields.get("cache-control").is_some(), !outcome.is_admitted());
+                for (name, value) in fields.iter() {
                     prop_assert!(value.iter().all(|byte| (b' '..=b'~').contains(byte)), "{name}");
                     prop_assert!(!value.is_empty() && name.bytes().all(|b| !b.is_ascii_uppercase()));
                 }
-                let get = |name| words.get(name).unwrap_or_default();
+                let get = |name| fields.get(name).unwrap_or_default();
                 let (policy, limit) = (get("ratelimit-policy"), get("ratelimit"));
                 match dialect {
                     Dialect::Draft11 => {
@@ -263,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn every_problem_is_json_that_names_who_refuses(
+    fn every_problem_is_json_that_names_the_limits_that_deny(
         given in prop::collection::vec(limit_sample(), 0..6),
         outcome in outcome(),
         message in prop::option::of(any::<String>()),
@@ -272,9 +271,9 @@ proptest! {
         if let Some(message) = &message {
             policies = policies.into_iter().map(|policy| policy.with_message(message)).collect();
         }
-        let standings = standings(&given, &policies);
+        let items = items(&given, &policies);
         let mut out = Vec::new();
-        RateLimitStatus::new(outcome, &standings).write_problem(ProblemType::AbnormalUsage, 429, &mut out);
+        RateLimitStatus::new(outcome, &items).write_problem(ProblemType::AbnormalUsage, 429, &mut out);
         let body: serde_json::Value = serde_json::from_slice(&out).unwrap();
         let refusing = given.iter().filter(|given| !given.outcome.is_admitted());
         let names: Vec<&str> = refusing.map(|given| given.name.as_str()).collect();
@@ -305,7 +304,7 @@ fn sample() -> LimitSample {
 }
 
 #[test]
-fn control_fields_that_lie_are_caught() {
+fn control_wrong_fields_are_detected() {
     let given = [sample()];
     let check = |policy: &str, limit: &str, retry| {
         check_draft_11(&given, policy.as_bytes(), limit.as_bytes(), retry)
@@ -345,13 +344,13 @@ fn control_fields_that_lie_are_caught() {
             r#""p";q=10;w=0"#,
             r#""p";r=3;t=3"#,
             Some(3),
-            "a window that is none",
+            "an invalid window",
         ),
         (
             r#""p";q=10"#,
             r#""p";r=3;t=3"#,
             Some(3),
-            "a window that is none",
+            "an invalid window",
         ),
         (
             r#""p";q=11;w=60"#,
@@ -373,7 +372,7 @@ fn control_fields_that_lie_are_caught() {
 }
 
 #[test]
-fn control_retries_that_lie_are_caught() {
+fn control_wrong_retry_times_are_detected() {
     let denied = sample().outcome;
     assert_eq!(check_refusal(denied, Some(3)), Ok(()));
     for (outcome, retry) in [

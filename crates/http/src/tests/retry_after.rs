@@ -1,6 +1,6 @@
-//! How long clients are told to wait, and which limit is told of.
+//! `Retry-After`, resets, jitter, and the choice of the binding limit.
 //!
-//! Must not know: dialects, except draft-11, which shows every limit.
+//! Must not know: dialects, except draft 11, which shows every limit.
 
 use tollgate_core::{Nanos, Outcome, QuotaStatus, QuotaUnit};
 
@@ -16,7 +16,7 @@ fn field(outcome: Outcome, status: QuotaStatus, more_after: Nanos) -> String {
 }
 
 #[test]
-fn t_of_a_denial_is_its_retry_after_even_where_something_remains() {
+fn t_of_a_denial_is_its_retry_after_even_if_units_remain() {
     for (wait, t) in [(0, 1), (1, 1), (999, 1), (1_000, 1), (1_001, 2)] {
         assert_eq!(retry_after(denied(wait)), Some(t));
         let field = field(denied(wait), status(3, Nanos::from_secs(2)), Nanos::ZERO);
@@ -36,7 +36,7 @@ fn t_of_an_admission_is_the_refill_or_the_next_unit_if_nothing_remains() {
 }
 
 #[test]
-fn where_waiting_does_not_help_no_time_to_retry_is_named() {
+fn without_a_possible_retry_no_time_is_sent() {
     let never = field(Outcome::Never, status(20, Nanos::ZERO), Nanos::ZERO);
     assert_eq!(never, r#""demo";r=20;t=0"#);
     let closed = QuotaPolicy::new("closed", 0, Nanos::ZERO, QuotaUnit::Requests).unwrap();
@@ -45,22 +45,22 @@ fn where_waiting_does_not_help_no_time_to_retry_is_named() {
 }
 
 #[test]
-fn retry_after_is_the_longest_of_those_that_refuse() {
+fn retry_after_is_the_longest_wait_of_the_limits_that_deny() {
     let policy = demo();
-    let standing = |outcome| RateLimitItem::new(&policy, outcome, &status(0, Nanos::HOUR));
-    let standings = [
-        standing(denied(2_500)),
-        standing(denied(7_000)),
-        standing(Outcome::Allow),
+    let item = |outcome| RateLimitItem::new(&policy, outcome, &status(0, Nanos::HOUR));
+    let items = [
+        item(denied(2_500)),
+        item(denied(7_000)),
+        item(Outcome::Allow),
     ];
-    // Whoever puts the outcomes together may have taken the wrong one; the fields still do not contradict each other.
-    let answer = RateLimitStatus::new(denied(10), &standings);
-    assert_eq!(answer.retry_after(), Some(7));
+    // Even if the combined outcome has too short a wait, the fields do not contradict each other.
+    let rate_limit = RateLimitStatus::new(denied(10), &items);
+    assert_eq!(rate_limit.retry_after(), Some(7));
     assert_eq!(
-        lines(&answer, "draft-11")[1],
+        lines(&rate_limit, "draft-11")[1],
         r#"ratelimit: "demo";r=0;t=3, "demo";r=0;t=7, "demo";r=0;t=3600"#
     );
-    let waiting = RateLimitStatus::new(Outcome::Wait(Nanos::SECOND), &standings[2..]);
+    let waiting = RateLimitStatus::new(Outcome::Wait(Nanos::SECOND), &items[2..]);
     assert_eq!(waiting.retry_after(), None);
 }
 
@@ -71,11 +71,11 @@ fn jitter_is_never_early_stays_below_its_bound_and_reaches_both_ends() {
     for seed in 0..10_000 {
         let jitter = Jitter::new(most, seed);
         assert!(jitter.extra() <= most);
-        let answer = RateLimitStatus::new(denied(1_000), &[]).with_jitter(jitter);
-        let retry = usize::try_from(answer.retry_after().unwrap()).unwrap();
+        let rate_limit = RateLimitStatus::new(denied(1_000), &[]).with_jitter(jitter);
+        let retry = usize::try_from(rate_limit.retry_after().unwrap()).unwrap();
         seconds[retry] += 1;
     }
-    // Evenly over the ten seconds, give or take a fifth; one second sooner is one second too soon.
+    // Uniform over the ten seconds, within 20 %. One second sooner would be too early.
     assert_eq!(seconds[..2], [0, 0]);
     assert!(
         seconds[2..]
@@ -90,17 +90,17 @@ fn jitter_is_never_early_stays_below_its_bound_and_reaches_both_ends() {
 #[test]
 fn jitter_moves_retry_after_and_t_together() {
     let sample = Sample::new();
-    let standings = sample.refused();
+    let items = sample.refused();
     for seed in 0..100 {
         let jitter = Jitter::new(Nanos::MINUTE, seed);
-        let answer = RateLimitStatus::new(denied(86_399_100), &standings).with_jitter(jitter);
-        let retry = answer.retry_after().unwrap();
+        let rate_limit = RateLimitStatus::new(denied(86_399_100), &items).with_jitter(jitter);
+        let retry = rate_limit.retry_after().unwrap();
         assert!((86_400..=86_460).contains(&retry));
-        let field = &lines(&answer, "draft-11")[1];
+        let field = &lines(&rate_limit, "draft-11")[1];
         assert!(field.ends_with(&format!(";t={retry}")), "{field}");
         assert!(
             field.contains("r=40;t=36,"),
-            "what is admitted is not put off: {field}"
+            "limits that admit have no jitter: {field}"
         );
     }
 }
@@ -112,7 +112,7 @@ fn the_binding_limit_is_the_one_that_refuses_longest_or_has_least_left() {
     let policies = names.map(policy);
     let bound = |of: [(Outcome, u64); 3]| {
         let mut index = 0;
-        let standings = of.map(|(outcome, remaining)| {
+        let items = of.map(|(outcome, remaining)| {
             index += 1;
             RateLimitItem::new(
                 &policies[index - 1],
@@ -120,8 +120,8 @@ fn the_binding_limit_is_the_one_that_refuses_longest_or_has_least_left() {
                 &status(remaining, Nanos::SECOND),
             )
         });
-        let answer = RateLimitStatus::new(Outcome::Allow, &standings);
-        let fields = lines(&answer, "github");
+        let rate_limit = RateLimitStatus::new(Outcome::Allow, &items);
+        let fields = lines(&rate_limit, "github");
         fields.last().unwrap().chars().next_back().unwrap()
     };
     let allow = Outcome::Allow;
@@ -136,17 +136,17 @@ fn the_binding_limit_is_the_one_that_refuses_longest_or_has_least_left() {
 }
 
 #[test]
-fn whoever_knows_which_limit_binds_says_so() {
+fn a_binding_limit_can_be_set() {
     let sample = Sample::new();
-    let standings = sample.admitted();
-    let answer = RateLimitStatus::new(Outcome::Allow, &standings);
+    let items = sample.admitted();
+    let rate_limit = RateLimitStatus::new(Outcome::Allow, &items);
     assert_eq!(
-        lines(&answer.with_binding(1), "x-ratelimit")[0],
+        lines(&rate_limit.with_binding(1), "x-ratelimit")[0],
         "x-ratelimit-limit: 1000"
     );
-    // An index that names nothing is no reason to say nothing.
+    // An index out of range is ignored.
     assert_eq!(
-        lines(&answer.with_binding(2), "x-ratelimit")[0],
+        lines(&rate_limit.with_binding(2), "x-ratelimit")[0],
         "x-ratelimit-limit: 100"
     );
 }

@@ -1,4 +1,4 @@
-//! Limits and answers that several tests talk about, and answers as text.
+//! Sample limits and statuses for several tests, and header fields as text.
 //!
 //! Must not know: what a test expects.
 
@@ -25,13 +25,13 @@ pub(super) const fn denied(millis: u64) -> Outcome {
     }
 }
 
-/// The header fields of an answer, a line each.
-pub(super) fn lines(answer: &RateLimitStatus<'_>, dialects: &str) -> Vec<String> {
+/// The header fields of a status, a line each.
+pub(super) fn lines(rate_limit: &RateLimitStatus<'_>, dialects: &str) -> Vec<String> {
     let dialects: Dialects = dialects.parse().unwrap();
-    let mut words = HeaderFields::new();
-    answer.write(dialects, &mut words);
+    let mut fields = HeaderFields::new();
+    rate_limit.write(dialects, &mut fields);
     let line = |(name, value): (&str, &[u8])| format!("{name}: {}", str::from_utf8(value).unwrap());
-    words.iter().map(line).collect()
+    fields.iter().map(line).collect()
 }
 
 /// The limits of `docs/headers.md`: by the minute and by the day, one in flight, one that counts bytes.
@@ -58,7 +58,7 @@ impl Sample {
         }
     }
 
-    /// Admitted with little left by the minute.
+    /// An admitted request with little remaining of the minute.
     pub(super) fn admitted(&self) -> [RateLimitItem<'_>; 2] {
         let minute = status(5, Nanos::from_millis(57_001));
         let day = status(700, Nanos::HOUR);
@@ -68,7 +68,7 @@ impl Sample {
         ]
     }
 
-    /// Refused by the day, with something left by the minute.
+    /// A request denied by the day, with some of the minute remaining.
     pub(super) fn refused(&self) -> [RateLimitItem<'_>; 2] {
         let minute = status(40, Nanos::from_millis(36_000));
         let day = status(0, Nanos::DAY);

@@ -1,7 +1,7 @@
-//! `X-RateLimit-*`: the fields that nobody specified and everybody has, in their best known forms.
+//! `X-RateLimit-*`, a de-facto standard without a specification, in its best known variants.
 //!
-//! All tell the binding limit, and all mean the same by a reset: when what was refused has room, or more is there, or all
-//! of it is back. Must not know: the other families.
+//! All send the binding limit. The reset is the wait of a denial, the time until the next unit, or the time until the quota
+//! is full. Must not know: the other dialects.
 
 use crate::header_fields::{HeaderFields, Merge};
 use crate::quota_policy::Scope;
@@ -11,100 +11,100 @@ use crate::text::{push_integer, push_millis_as_seconds, seconds};
 
 const RESET: &str = "x-ratelimit-reset";
 
-/// The reset as seconds to wait.
-pub(super) fn delta(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
-    push_with_reset(answer, words, seconds);
+/// The reset as a delay in seconds.
+pub(super) fn delta(status: &RateLimitStatus<'_>, fields: &mut HeaderFields) {
+    push_with_reset(status, fields, seconds);
 }
 
 /// The reset as seconds since 1970, rounded up.
-pub(super) fn epoch(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
-    push_with_reset(answer, words, |wait| {
-        answer.end_of_wait(wait).as_secs_ceil()
+pub(super) fn epoch(status: &RateLimitStatus<'_>, fields: &mut HeaderFields) {
+    push_with_reset(status, fields, |wait| {
+        status.end_of_wait(wait).as_secs_ceil()
     });
 }
 
 /// The reset as milliseconds since 1970, rounded up.
-pub(super) fn epoch_millis(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
-    push_with_reset(answer, words, |wait| {
-        answer.end_of_wait(wait).as_millis_ceil()
+pub(super) fn epoch_millis(status: &RateLimitStatus<'_>, fields: &mut HeaderFields) {
+    push_with_reset(status, fields, |wait| {
+        status.end_of_wait(wait).as_millis_ceil()
     });
 }
 
-/// A reset in fractions of seconds, both as an instant and as a wait; a bucket; and of a denial, whose it is.
-pub(super) fn discord(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
-    let Some(binding) = push_limit_and_remaining(answer, words) else {
+/// The reset in fractions of seconds, as a time and as a delay; a bucket; for a denial, its scope.
+pub(super) fn discord(status: &RateLimitStatus<'_>, fields: &mut HeaderFields) {
+    let Some(binding) = push_limit_and_remaining(status, fields) else {
         return;
     };
-    if let Some(wait) = answer.wait(binding) {
-        push_field(words, RESET, |text| {
-            push_millis_as_seconds(text, answer.end_of_wait(wait).as_millis_ceil());
+    if let Some(wait) = status.wait(binding) {
+        push_field(fields, RESET, |text| {
+            push_millis_as_seconds(text, status.end_of_wait(wait).as_millis_ceil());
         });
-        push_field(words, "x-ratelimit-reset-after", |text| {
+        push_field(fields, "x-ratelimit-reset-after", |text| {
             push_millis_as_seconds(text, wait.as_millis_ceil());
         });
     }
     let policy = binding.policy;
-    push_field(words, "x-ratelimit-bucket", |text| {
+    push_field(fields, "x-ratelimit-bucket", |text| {
         text.extend_from_slice(policy.bucket_id().as_bytes());
     });
-    if answer.is_refusal() {
+    if status.is_refusal() {
         let scope = policy.scope();
         if scope == Scope::Global {
-            push_field(words, "x-ratelimit-global", |text| {
+            push_field(fields, "x-ratelimit-global", |text| {
                 text.extend_from_slice(b"true");
             });
         }
-        push_field(words, "x-ratelimit-scope", |text| {
+        push_field(fields, "x-ratelimit-scope", |text| {
             text.extend_from_slice(scope.name().as_bytes());
         });
     }
 }
 
-/// What is used as well as what is left, and the limit's name as the resource.
-pub(super) fn github(answer: &RateLimitStatus<'_>, words: &mut HeaderFields) {
-    let Some(binding) = push_limit_and_remaining(answer, words) else {
+/// The used and the remaining quota, and the limit's name as the resource.
+pub(super) fn github(status: &RateLimitStatus<'_>, fields: &mut HeaderFields) {
+    let Some(binding) = push_limit_and_remaining(status, fields) else {
         return;
     };
-    push_field(words, "x-ratelimit-used", |text| {
+    push_field(fields, "x-ratelimit-used", |text| {
         push_integer(text, binding.used());
     });
-    if let Some(wait) = answer.wait(binding) {
-        push_field(words, RESET, |text| {
-            push_integer(text, answer.end_of_wait(wait).as_secs_ceil());
+    if let Some(wait) = status.wait(binding) {
+        push_field(fields, RESET, |text| {
+            push_integer(text, status.end_of_wait(wait).as_secs_ceil());
         });
     }
-    push_field(words, "x-ratelimit-resource", |text| {
+    push_field(fields, "x-ratelimit-resource", |text| {
         text.extend_from_slice(binding.policy.name().as_bytes());
     });
 }
 
 fn push_with_reset(
-    answer: &RateLimitStatus<'_>,
-    words: &mut HeaderFields,
+    status: &RateLimitStatus<'_>,
+    fields: &mut HeaderFields,
     reset: impl FnOnce(tollgate_core::Nanos) -> u64,
 ) {
-    let Some(binding) = push_limit_and_remaining(answer, words) else {
+    let Some(binding) = push_limit_and_remaining(status, fields) else {
         return;
     };
-    if let Some(wait) = answer.wait(binding) {
-        push_field(words, RESET, |text| push_integer(text, reset(wait)));
+    if let Some(wait) = status.wait(binding) {
+        push_field(fields, RESET, |text| push_integer(text, reset(wait)));
     }
 }
 
 fn push_limit_and_remaining<'a>(
-    answer: &RateLimitStatus<'a>,
-    words: &mut HeaderFields,
+    status: &RateLimitStatus<'a>,
+    fields: &mut HeaderFields,
 ) -> Option<&'a RateLimitItem<'a>> {
-    let binding = answer.binding()?;
-    push_field(words, "x-ratelimit-limit", |text| {
+    let binding = status.binding()?;
+    push_field(fields, "x-ratelimit-limit", |text| {
         push_integer(text, binding.quota);
     });
-    push_field(words, "x-ratelimit-remaining", |text| {
+    push_field(fields, "x-ratelimit-remaining", |text| {
         push_integer(text, binding.remaining());
     });
     Some(binding)
 }
 
-fn push_field(words: &mut HeaderFields, name: &'static str, value: impl FnOnce(&mut Vec<u8>)) {
-    words.push(name, Merge::KeepExisting, value);
+fn push_field(fields: &mut HeaderFields, name: &'static str, value: impl FnOnce(&mut Vec<u8>)) {
+    fields.push(name, Merge::KeepExisting, value);
 }

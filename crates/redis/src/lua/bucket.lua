@@ -1,5 +1,5 @@
--- Token bucket and leaky bucket: the state is one instant in nanoseconds, written as digits because Redis keeps a
--- number of up to 63 bits in the place of a pointer. Prices come ready made: the caller has multiplied.
+-- Token bucket and leaky bucket: the state is one instant in nanoseconds, written in decimal digits because Redis stores
+-- an integer of up to 63 bits in place of a pointer. The caller multiplies cost by interval and passes the price.
 local function read_instant(raw)
   if #raw > 20 or not string.find(raw, '^%d+$') then return nil end
   -- At most eleven digits and nine: both halves are exact. An empty first half is no number.
@@ -23,7 +23,7 @@ algorithms[1] = function(op, args, raw)
     end
   end
   put(th, tl)
-  -- The largest debt; the debt up to which this operation may go; its price; one interval; one block.
+  -- The largest debt; the largest debt after this operation; its price; one interval; one block.
   local ch, cl, bh, bl, ph, pl, ih, il, kh, kl, is_queue
   if op == SPEND then
     ch, cl, bh, bl, ph, pl = unpacked('>I5I4I5I4I5I4', args, 3)
@@ -54,10 +54,10 @@ algorithms[1] = function(op, args, raw)
       was_h, was_l = subtract(was_h, was_l, is_h, is_l)
       sh, sl = multiply(was_h, was_l, ih, il)
       if is_queue == 1 then
-        -- A place in a queue comes back only while nobody stands behind it.
+        -- A queue position is refunded only if no later request has queued behind it.
         if th ~= mark_h or tl ~= mark_l then sh, sl = 0, 0 end
       else
-        -- What refill has already replaced is not given back again.
+        -- Do not refund what refill has already restored.
         local gone_h, gone_l = subtract(now_h, now_l, at_h, at_l)
         sh, sl = subtract(sh, sl, gone_h, gone_l)
       end
@@ -66,7 +66,7 @@ algorithms[1] = function(op, args, raw)
   if op == UP_TO or op == ALWAYS then
     local rh, rl = subtract(bh, bl, dh, dl)
     if less(rh, rl, ph, pl) then
-      -- Not all of it fits: as many whole intervals as do.
+      -- Not all of it fits: charge as many whole intervals as fit.
       local _, _, xh, xl = divide(rh, rl, ih, il)
       ph, pl = subtract(rh, rl, xh, xl)
     end

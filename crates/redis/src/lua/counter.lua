@@ -1,16 +1,15 @@
--- Sliding window counter: when the current window began, two counts of 32 bits, and what they were counted under: the
--- window's length and its tick, as a power of ten of nanoseconds. Products stay below 2^52 by the choice of the tick, so
--- they are exact here as they are in core.
+-- Sliding window counter: the start of the current window, two 32-bit counts, the window's length, and its tick as a
+-- power of ten of nanoseconds. The tick keeps products below 2^52, so they are exact here as in core.
 
--- Whole ticks in a time. Below a second a tick divides the second, above it is whole seconds.
+-- Whole ticks in a duration. A tick below a second divides the second; a longer tick is whole seconds.
 local function ticks_in(h, l, power)
   if power < 9 then return h * 10 ^ (9 - power) + math.floor(l / 10 ^ power) end
   return math.floor(h / 10 ^ (power - 9))
 end
 
--- The start and the counts as they stand now under windows of this length.
+-- Advances the start and the counts to now, under windows of this length.
 local function rolled(sh, sl, previous, current, lh, ll)
-  -- The clock went back: the counts are kept and weigh in full.
+  -- The clock went back: keep the counts and weigh them in full.
   if less(now_h, now_l, sh, sl) then return now_h, now_l, previous, current end
   local gone_h, gone_l = subtract(now_h, now_l, sh, sl)
   if less(gone_h, gone_l, lh, ll) then return sh, sl, previous, current end
@@ -23,19 +22,19 @@ local function rolled(sh, sl, previous, current, lh, ll)
   return sh, sl, 0, 0
 end
 
--- The previous count times the ticks for which it still weighs.
+-- The previous count times the ticks for which it still counts.
 local function weigh(sh, sl, previous, window, power)
   local h, l = subtract(now_h, now_l, sh, sl)
   return previous * math.max(window - ticks_in(h, l, power), 0)
 end
 
 algorithms[3] = function(op, args, raw)
-  -- The limit; how far this operation may count; the largest count; what is asked; the window in ticks; one tick; the
-  -- window's length.
+  -- The limit; the largest count after this operation; the largest count; the cost; the window in ticks; the tick's power
+  -- of ten; the window's length.
   local limit, bound, ceiling, asked, window, power, lh, ll = unpacked('>I4I4I4I4I7BI5I4', args, 3)
   local sh, sl, previous, current, is_inherited = 0, 0, 0, 0, false
   if raw then
-    -- 99 is 'c'. The first version wrote 18 bytes, without the window: it is taken for the one that asks.
+    -- 99 is 'c'. The first version wrote 18 bytes, without the window's length: assume the caller's length.
     local oh, ol, old_power, old_window = lh, ll, power, window
     local is_read = byte(raw) == 99
     if is_read and #raw == 28 then
@@ -54,8 +53,8 @@ algorithms[3] = function(op, args, raw)
       corrupt = corrupt + 1
       sh, sl, previous, current, is_inherited = 0, 0, 0, 0, false
     elseif is_inherited then
-      -- A window of another length cannot weigh these counts, so what they estimate now, rounded up, is what has been
-      -- spent in the current one. It is written back even by a denial, or the time that one names would not hold.
+      -- The window's length has changed, so these counts cannot be weighed. Their estimate, rounded up, becomes the
+      -- current count. A denial writes it back too; otherwise the retry time of the denial would be wrong.
       sh, sl, previous, current = rolled(sh, sl, previous, current, oh, ol)
       current = current + math.ceil(weigh(sh, sl, previous, old_window, old_power) / old_window)
       current, previous = math.min(current, 4294967295), 0
@@ -81,7 +80,7 @@ algorithms[3] = function(op, args, raw)
       op = ALWAYS
     else
       local mh, ml = subtract(cost_h, cost_l, actual_h, actual_l)
-      -- Beyond 2^53 this is not exact, but far above any count.
+      -- Not exact beyond 2^53, which is far above any count.
       local surplus = mh * BILLION + ml
       local nh, nl = add(mark_h, mark_l, lh, ll)
       if mark_h == sh and mark_l == sl then

@@ -1,5 +1,5 @@
--- Products and quotients by doubling, for the few places where core multiplies or divides what only the state knows.
--- As many rounds as the quotient or factor has bits, so ordinary numbers are quick.
+-- Products and quotients by doubling, for the few places where core multiplies or divides values that depend on the state.
+-- The number of rounds is the number of bits of the quotient or factor, so ordinary numbers are fast.
 local function divide(ah, al, bh, bl)
   local highs, lows, n = {}, {}, 0
   local dh, dl = bh, bl
@@ -32,7 +32,7 @@ local function multiply(nh, nl, bh, bl)
   return h, l
 end
 
--- Blocks that a cost is charged as, rounded up.
+-- The number of blocks that a cost is charged as, rounded up.
 local function blocks_of(ch, cl, bh, bl)
   if bh == 0 and bl == 1 then return ch, cl end
   local qh, ql, rh, rl = divide(ch, cl, bh, bl)

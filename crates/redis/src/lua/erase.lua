@@ -1,2 +1,2 @@
--- Forgets the states of these names. Answers how many there were.
+-- Deletes the states under these keys. Returns how many existed.
 return {redis.call('UNLINK', unpack(KEYS))}

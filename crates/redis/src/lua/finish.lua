@@ -1,6 +1,6 @@
--- Every check is judged first. If all admit, all are written, otherwise only corrections: an edit by one that refuses.
--- ARGV holds, after the time, one blob per check: the algorithm, the operation, its numbers; then, where an operation
--- speaks of an earlier charge, one blob about that. KEYS holds a key per check, and after it its ledger's where it has one.
+-- Decides every check first. If all admit, writes all of them; otherwise writes only corrections, which are edits by checks
+-- that deny. ARGV holds, after the time, one blob per check: the algorithm, the operation and its numbers. An operation on an
+-- earlier charge has a second blob with that charge. KEYS holds one key per check, followed by its ledger's key if it has one.
 local states = call('MGET', unpack(KEYS))
 local keys, values, hs, ls, due, writes = {}, {}, {}, {}, {}, 0
 local admitted, key, argument = 1, 0, 1
@@ -35,7 +35,7 @@ end
 for i = 1, writes do
   if admitted == 1 or due[i] then
     if is_time_ours then
-      -- The key lives as long as its state matters, rounded up to a millisecond and never none at all.
+      -- The key expires when its state no longer matters, rounded up to a millisecond, at least 1 ms.
       local h, l = subtract(hs[i], ls[i], now_h, now_l)
       local lifetime = math.max(h * 1000 + math.ceil(l / 1000000), 1)
       call('SET', keys[i], values[i], 'PX', format('%.0f', lifetime))

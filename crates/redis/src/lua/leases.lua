@@ -1,5 +1,5 @@
--- Concurrency: 'h', the sum of all weights (6 bytes), then 29 bytes per lease, those that expire soonest first: the
--- expiry, the weight, the id. As with the log, the reply gets what a decision depends on.
+-- Concurrency: 'h', the sum of all weights (6 bytes), then 29 bytes per lease, soonest expiry first: the expiry, the
+-- weight, the id. As with the log, the reply holds only the values that a decision depends on.
 local LEASE = 29
 
 algorithms[5] = function(op, args, raw)
@@ -12,7 +12,7 @@ algorithms[5] = function(op, args, raw)
       corrupt = corrupt + 1
     end
   end
-  -- How many at once; how long a lease lasts; how many places are asked for, and under which id.
+  -- The limit; the lease's duration; the requested weight; the lease id.
   local limit, lh, ll, weight, id = unpacked('>I4I5I4I4c16', args, 3)
   local latest_h, latest_l = add(now_h, now_l, lh, ll)
   local used, position = total, 1
@@ -25,7 +25,7 @@ algorithms[5] = function(op, args, raw)
   if body ~= '' then last_h, last_l = unpacked('>I5I4', body, #body - LEASE + 1) end
   local is_ahead = less(latest_h, latest_l, last_h, last_l)
 
-  -- The id may also occur across the boundary of two leases; only a place where an id stands counts.
+  -- The bytes of the id may also occur across two records; only a match at an id's offset counts.
   local found, found_at = 0, 0
   local at = string.find(body, id, 1, true)
   while at and op >= ACQUIRE do
@@ -49,7 +49,7 @@ algorithms[5] = function(op, args, raw)
     change = found > 0
   end
 
-  -- The lease with whose expiry the weight fits, and what expires until then.
+  -- The lease after whose expiry the weight fits, and the weight that expires until then.
   local gone_h, gone_l, gone = last_h, last_l, used
   if op == ACQUIRE and not admits then
     gone = 0
@@ -64,7 +64,7 @@ algorithms[5] = function(op, args, raw)
   put(gone_h, gone_l)
   put(gone, 0)
   put(last_h, last_l)
-  -- To renew what is not held is a mistake that changes nothing; the reply says that it was not found.
+  -- Renewing a lease that is not held changes nothing; the reply says that it was not found.
   if not (change or is_ahead) or op == RENEW and not change then
     put(used, last_h)
     put(last_l, 0)
@@ -86,7 +86,7 @@ algorithms[5] = function(op, args, raw)
   end
   if moved ~= '' then body = slice(body, 1, place + LEASE - 1) .. moved end
   if change and op ~= RELEASE then
-    -- Nothing expires later than a lease that begins now, so it goes last.
+    -- No lease expires later than one that starts now, so append it.
     if op == RENEW then weight = found_weight end
     body = body .. packed('>I5I4I4c16', latest_h, latest_l, weight, id)
     total = total + weight

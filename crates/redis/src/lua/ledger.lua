@@ -1,18 +1,19 @@
--- Reservations: 'r', then 53 bytes per record, oldest first: the id, the receipt (cost, instant, mark), when it expires,
--- and whether it is open. They live under a key of their own beside the limit's.
+-- Reservations: 'r', then 53 bytes per record, oldest first: the id, the receipt (cost, instant, mark), the expiry, and
+-- whether it is open. They are stored under a key of their own, next to the limit's key.
 local RECORD = 53
 local LAST_H, LAST_L = 9223372036, 854775807
--- What is known of an id. The same numbers as in reply.rs.
+-- The status of an id. The same numbers as in wire/ledger.rs.
 local FRESH, KNOWN, FULL, OPEN, LATE, CLOSED, EXPIRED, UNKNOWN = 0, 1, 2, 3, 4, 5, 6, 7
 
--- Instants stop at core's last one.
+-- Adds a duration to an instant, capped at core's last instant.
 local function later(ah, al, bh, bl)
   local h, l = add(ah, al, bh, bl)
   if less(LAST_H, LAST_L, h, l) then return LAST_H, LAST_L end
   return h, l
 end
 
--- Gives a charge back, unless the marker beside it says that this was done. Answers as if a reservation were cancelled.
+-- Refunds a charge unless its marker key exists, which means that it was refunded before. Replies as for a cancelled
+-- reservation.
 local function undo(args, raw)
   local memory_h, memory_l
   cost_h, cost_l, at_h, at_l, mark_h, mark_l, memory_h, memory_l = unpacked('>I5I4I5I4I5I4I5I4', args)
@@ -29,12 +30,12 @@ local function undo(args, raw)
   return SETTLE, after, false
 end
 
--- Looks an id up and sets the receipt that SETTLE is about. Returns the operation that the limit is to carry out instead,
--- a function (mark) that gives the ledger's next state and until when it matters, and whether nothing at all may change.
+-- Looks up an id and sets the receipt that SETTLE corrects. Returns the operation to run on the limit instead, a function
+-- (mark) that returns the ledger's next state and its expiry, and whether nothing may be stored.
 local function reservation(op, args, raw)
   if op == UNDO then return undo(args, raw) end
-  -- The id; how long to hold it or what it really cost; how long to remember it after; how many to remember; the cost,
-  -- and the operation that charges it.
+  -- The id; the hold time or the actual cost; the retention after expiry; the largest number of records; the cost; the
+  -- operation that charges it.
   local id, xh, xl, memory_h, memory_l, most, ch, cl, charging = unpacked('>c16I5I4I5I4I4I5I4B', args)
   local body = ''
   if raw then
@@ -95,7 +96,7 @@ local function reservation(op, args, raw)
       local fh, fl = later(eh, el, memory_h, memory_l)
       if less(until_h, until_l, fh, fl) then until_h, until_l = fh, fl end
     elseif standing == OPEN or standing == LATE or standing == EXPIRED then
-      -- Only the flag changes. What is forgotten leaves with the next reservation, as in core.
+      -- Only the flag changes. The next reservation removes forgotten records, as in core.
       return 'r' .. slice(body, 1, found_at + RECORD - 2) .. '\0' .. slice(body, found_at + RECORD), until_h, until_l
     else
       return nil

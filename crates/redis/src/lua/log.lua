@@ -1,9 +1,9 @@
 -- Sliding window log: 'l', the sum of all blocks (6 bytes), then 13 bytes per entry, oldest first: the instant in whole
--- microseconds (written as seconds and nanoseconds), and the blocks. One instant is one entry. Instead of the log the
--- reply gets what a decision depends on; core is shown a log of two entries that decides the same.
+-- microseconds (written as seconds and nanoseconds), and the blocks. Each instant has one entry. The reply holds only the
+-- values that a decision depends on; core decides on an equivalent log of two entries.
 local ENTRY = 13
 
--- Where the first entry begins that has not left a window of this length, by halving: entries are in order.
+-- The offset of the first entry inside a window of this length, by binary search: entries are sorted.
 local function first_within(body, th, tl, sh, sl)
   local low, high = 0, #body / ENTRY
   while low < high do
@@ -15,7 +15,7 @@ local function first_within(body, th, tl, sh, sl)
   return low * ENTRY + 1
 end
 
--- The blocks of the entries from here to before there.
+-- The sum of blocks of the entries from `from` to before `to`.
 local function blocks_between(body, from, to)
   local sum = 0
   for at = from, to - 1, ENTRY do
@@ -35,11 +35,11 @@ algorithms[4] = function(op, args, raw)
       corrupt = corrupt + 1
     end
   end
-  -- The limit and how far this operation may count, in blocks; what it asks; the window; how long entries are kept; one block.
+  -- The limit and the largest count after this operation, in blocks; the cost; the window; the entries' retention; one block.
   local limit, bound, asked, wh, wl, rh, rl, kh, kl = unpacked('>I4I4I4I5I4I5I4I5I4', args, 3)
   local th, tl = now_h, now_l - now_l % 1000
   local position = first_within(body, th, tl, wh, wl)
-  -- The sum is known, so only the shorter side is added up: usually nearly nothing has left.
+  -- The total is known, so add up only the shorter side: usually few entries have left the window.
   local used
   if position * 2 < #body then
     used = total - blocks_between(body, 1, position)
@@ -73,7 +73,7 @@ algorithms[4] = function(op, args, raw)
     charge = math.max(math.min(asked, bound - used), 0)
   end
 
-  -- The entry with whose leaving the cost fits, and what leaves until then.
+  -- The entry after whose expiry the cost fits, and the blocks that leave the window until then.
   local gone_h, gone_l, gone = newest_h, newest_l, used
   if not admits and op ~= NEVER then
     gone = 0
@@ -97,7 +97,7 @@ algorithms[4] = function(op, args, raw)
   total = total - blocks_between(body, 1, forget)
   body = slice(body, forget)
   local before = used
-  -- What lies ahead becomes one entry at this instant, and a charge joins it.
+  -- Entries after now are merged into one entry at now, together with the charge.
   local ahead = charge
   while body ~= '' do
     local eh, el, blocks = unpacked('>I5I4I4', body, #body - ENTRY + 1)
@@ -108,7 +108,7 @@ algorithms[4] = function(op, args, raw)
   if ahead > 0 then
     if charge > 0 and ahead == charge and #body >= 10000 * ENTRY then
       local _, _, oldest = unpacked('>I5I4I4', body)
-      -- Only an entry kept for a longer window than this one's can be in the way.
+      -- The log is full: drop the oldest entry, which is kept only for a longer window than this one.
       if forget < position then before = before + oldest end
       body, total = slice(body, ENTRY + 1), total - oldest
       before = before - oldest
@@ -119,7 +119,7 @@ algorithms[4] = function(op, args, raw)
   local after = before + charge
 
   if take > 0 and take_at then
-    -- Halve the entries until the one at the receipt's instant is found.
+    -- Binary search for the entry at the receipt's instant.
     local low, high = 0, #body / ENTRY - 1
     while low <= high do
       local middle = math.floor((low + high) / 2)

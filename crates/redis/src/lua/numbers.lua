@@ -1,6 +1,5 @@
--- Whole numbers of up to 64 bits as pairs (billions, rest), because a Lua number is exact only to 2^53. Everything here
--- adds, compares and halves, nothing else. Read as time, a pair is (seconds, nanoseconds). Like core's arithmetic it
--- saturates: at 2^64 - 1 above and at zero below.
+-- Integers of up to 64 bits as pairs (billions, remainder), because a Lua number is exact only to 2^53. As a time, a pair is
+-- (seconds, nanoseconds). Like core's arithmetic, all functions saturate at 0 and at 2^64 - 1.
 local BILLION = 1000000000
 local MAX_HIGH, MAX_LOW = 18446744073, 709551615
 
@@ -17,7 +16,7 @@ end
 
 local function subtract(ah, al, bh, bl)
   local h, l = ah - bh, al - bl
-  -- The borrow is settled before the sign is looked at: (1, 0) - (0, 1) is not negative.
+  -- Borrow before testing the sign: (1, 0) - (0, 1) is not negative.
   if l < 0 then h, l = h - 1, l + BILLION end
   if h < 0 then return 0, 0 end
   return h, l

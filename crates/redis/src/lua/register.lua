@@ -1,21 +1,21 @@
--- The register of a fleet: who is there, and what its operators have said. All of it lies under one tag, so in one slot.
+-- The register of a fleet: its live nodes and its operator entries. All keys share one hash tag, so they are in one slot.
 --
--- KEYS  1 nodes: a hash of beats, each after the instant at which it was heard
---       2 lives: when each node's life ends
---       3 mark:  a hash of the epoch, the version, and the floor: the last version of which the end is no longer told
---       4 said:  a hash of entries: sixteen digits of version, + or -, sixteen digits of when it ends, the body
---       5 order: names of entries by version
---       6 ends:  names of entries by when they end, if they do
---       7 marks: the versions that nodes were told of, the latest thousand
---       8 put:   the number of what a node has put last
--- ARGV  1 what is asked; the rest depends on it.
--- Instants are milliseconds of the server's clock: far below 2^53, so exact.
+-- KEYS  1 nodes: hash node -> sixteen digits of the instant of the last heartbeat, then the heartbeat
+--       2 lives: sorted set of nodes by the instant at which their lease ends
+--       3 mark:  hash with the epoch, the last version, and the floor: a node whose cursor is below it gets all entries
+--       4 said:  hash name -> sixteen digits of version, + or -, sixteen digits of the expiry, the body
+--       5 order: sorted set of entry names by version
+--       6 ends:  sorted set of entry names by expiry, for entries that expire
+--       7 marks: the last 1000 versions that were returned to nodes
+--       8 put:   the number of the last put by this node
+-- ARGV  1 the command; the following arguments depend on it.
+-- Instants are milliseconds of the server's clock, far below 2^53, so they are exact.
 local call, text = redis.call, string.format
-local NODES, LIVES, MARK, SAID, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local NODES, LIVES, MARK, ENTRIES, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local MARKS, PUT = KEYS[7], KEYS[8]
--- No node lives longer after a beat. What claims to was written by a clock that has gone back since.
+-- The longest lease of a node. A later end was written before the clock went back.
 local LONGEST_LIFE = 60000
--- The most entries that one call tidies away, and how many bytes of entries one reply has at least room for.
+-- The most expired entries that one call deletes, and the bytes of entries after which a reply ends.
 local MOST_TIDIED, MOST_BYTES = 100, 131072
 local MOST_MARKS = 1000
 
@@ -33,13 +33,13 @@ local function mark()
 end
 
 local function keep(ms)
-  for _, key in ipairs({ MARK, SAID, ORDER, ENDS, MARKS }) do
+  for _, key in ipairs({ MARK, ENTRIES, ORDER, ENDS, MARKS }) do
     call('PEXPIRE', key, ms)
   end
 end
 
--- Entries that have ended. Once nobody is told any more that something is gone, whoever has not heard of it must be told
--- everything: that is what the floor says.
+-- Deletes expired entries. Deleting a tombstone raises the floor: a node whose cursor is below the floor may have missed the
+-- tombstone, so it gets all entries.
 local function tidy()
   local ended = call('ZRANGEBYSCORE', ENDS, '-inf', digits(now), 'LIMIT', 0, MOST_TIDIED)
   local epoch, _, floor = mark()
@@ -47,11 +47,11 @@ local function tidy()
     return
   end
   for _, name in ipairs(ended) do
-    local entry = call('HGET', SAID, name)
+    local entry = call('HGET', ENTRIES, name)
     if entry and string.sub(entry, 17, 17) == '-' then
       floor = math.max(floor, tonumber(string.sub(entry, 1, 16)) or 0)
     end
-    call('HDEL', SAID, name)
+    call('HDEL', ENTRIES, name)
     call('ZREM', ORDER, name)
     call('ZREM', ENDS, name)
   end
@@ -65,10 +65,10 @@ local function forget(nodes)
   end
 end
 
-local asked = {}
+local handlers = {}
 
--- node, life, beat, the most nodes, how long entries are kept
-function asked.beat(node, life, beat, most, kept)
+-- node, lease in ms, heartbeat, the most nodes, the entries' time to live in ms
+function handlers.beat(node, life, beat, most, kept)
   life = tonumber(life)
   forget(call('ZRANGEBYSCORE', LIVES, '-inf', digits(now)))
   forget(call('ZRANGEBYSCORE', LIVES, '(' .. digits(now + LONGEST_LIFE), '+inf'))
@@ -85,7 +85,7 @@ function asked.beat(node, life, beat, most, kept)
   local epoch, version = mark()
   if epoch > 0 then
     tidy()
-    -- Entries live on as long as anybody does. Once an hour is often enough.
+    -- Entries do not expire while any node is alive. Renewing them once an hour is enough.
     if call('PTTL', MARK) < tonumber(kept) - 3600000 then
       keep(kept)
     end
@@ -94,13 +94,13 @@ function asked.beat(node, life, beat, most, kept)
 end
 
 -- node
-function asked.leave(node)
+function handlers.leave(node)
   forget({ node })
   return { 'left' }
 end
 
--- epoch, version, whether it goes on from there, the most entries
-function asked.entries(of, since, goes_on, most)
+-- epoch, version, whether this continues an earlier page, the most entries
+function handlers.entries(of, since, goes_on, most)
   tidy()
   local epoch, version, floor = mark()
   if epoch == 0 then
@@ -113,7 +113,7 @@ function asked.entries(of, since, goes_on, most)
   end
   local is_whole, lost_after = is_other or since < floor, -1
   if not is_whole and goes_on == '0' and not call('ZSCORE', MARKS, digits(since)) then
-    -- A mark that was never given: it was lost, with all that came after the last that is known.
+    -- The register does not know this version: it has lost it, with all versions after the last one that it knows.
     local last = call('ZREVRANGEBYSCORE', MARKS, '(' .. digits(since), '-inf', 'LIMIT', 0, 1)
     is_whole, lost_after = true, tonumber(last[1] or floor)
   end
@@ -127,7 +127,7 @@ function asked.entries(of, since, goes_on, most)
       has_more = 1
       break
     end
-    local entry = call('HGET', SAID, name)
+    local entry = call('HGET', ENTRIES, name)
     if entry then
       entries[filled + 1], entries[filled + 2] = name, entry
       filled, bytes = filled + 2, bytes + #name + #entry
@@ -136,9 +136,9 @@ function asked.entries(of, since, goes_on, most)
   return { 'said', now, epoch, version, is_whole and 1 or 0, lost_after, has_more, entries }
 end
 
--- number, the most entries, how long entries are kept, for how long something is told to be gone, and of each change
--- how, how long it holds or nothing, the name, the body
-function asked.put(number, most, kept, gone_for)
+-- number, the most entries, the entries' time to live in ms, the tombstones' time to live in ms, and for each put its mode,
+-- its time to live in ms or an empty string, the name, the body
+function handlers.put(number, most, kept, gone_for)
   local before = tonumber(call('GET', PUT) or 0)
   local epoch, version = mark()
   if before >= tonumber(number) and epoch > 0 then
@@ -149,9 +149,9 @@ function asked.put(number, most, kept, gone_for)
     call('HSET', MARK, 'epoch', digits(epoch))
   end
   tidy()
-  local room = tonumber(most) - call('HLEN', SAID)
+  local room = tonumber(most) - call('HLEN', ENTRIES)
   for at = 6, #ARGV, 4 do
-    if ARGV[at] ~= 'remove' and call('HEXISTS', SAID, ARGV[at + 2]) == 0 then
+    if ARGV[at] ~= 'remove' and call('HEXISTS', ENTRIES, ARGV[at + 2]) == 0 then
       room = room - 1
     end
   end
@@ -161,7 +161,7 @@ function asked.put(number, most, kept, gone_for)
   end
   for at = 6, #ARGV, 4 do
     local how, left, name, body = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-    local is_known = call('HEXISTS', SAID, name) == 1
+    local is_known = call('HEXISTS', ENTRIES, name) == 1
     local is_remove = how == 'remove'
     local is_wanted = is_known and how ~= 'absent' or not is_known and (not is_remove or room > 0)
     if is_wanted then
@@ -169,9 +169,9 @@ function asked.put(number, most, kept, gone_for)
         left, room = gone_for, is_known and room or room - 1
       end
       local ends = left ~= '' and now + tonumber(left) or 0
-      -- By the clock, so that a server that has lost the latest entries does not give their versions to others.
+      -- Versions follow the clock, so that a server that has lost the latest entries does not reuse their versions.
       version = math.max(version + 1, micros)
-      call('HSET', SAID, name, digits(version) .. (is_remove and '-' or '+') .. digits(ends) .. body)
+      call('HSET', ENTRIES, name, digits(version) .. (is_remove and '-' or '+') .. digits(ends) .. body)
       call('ZADD', ORDER, digits(version), name)
       if ends > 0 then
         call('ZADD', ENDS, digits(ends), name)
@@ -193,4 +193,4 @@ function asked.put(number, most, kept, gone_for)
   return { 'mark', epoch, version }
 end
 
-return asked[ARGV[1]](unpack(ARGV, 2))
+return handlers[ARGV[1]](unpack(ARGV, 2))

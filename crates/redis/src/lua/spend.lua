@@ -1,6 +1,6 @@
--- Spending on token and leaky buckets and nothing else: what nearly every call does. The same arithmetic as in bucket.lua
--- and finish.lua, written out without a function, because on the server setting functions up costs as much as deciding.
--- Numbers are pairs (billions, rest), as numbers.lua explains; prices and capacities are too small to saturate.
+-- Spends on token and leaky buckets only, which is what nearly every call does. The same arithmetic as in bucket.lua and
+-- finish.lua, written without functions, because defining functions costs the server as much time as deciding.
+-- Numbers are pairs (billions, remainder), see numbers.lua; prices and capacities are too small to saturate.
 local now_h, now_l
 local is_time_ours = ARGV[1] == ''
 if is_time_ours then
@@ -11,7 +11,7 @@ else
 end
 local states = redis.call('MGET', unpack(KEYS))
 local is_lone = #KEYS == 1
--- Filled to its length for one key, so that it does not grow.
+-- Preallocated for one key, so that the table does not grow.
 local reply, lifetimes, corrections = { now_h, now_l, 1, 0, 0, 0 }, nil, nil
 for i = 1, #KEYS do
   local raw, th, tl = states[i], 0, 0
@@ -27,7 +27,7 @@ for i = 1, #KEYS do
     end
   end
   reply[3 + 2 * i], reply[4 + 2 * i] = th, tl
-  -- The largest debt, the debt up to which a request is admitted, the price.
+  -- The largest debt, the largest debt after this request, the price.
   local ch, cl, bh, bl, ph, pl = struct.unpack('>I5I4I5I4I5I4', ARGV[i + 1], 3)
   local dh, dl = th - now_h, tl - now_l
   if dl < 0 then dh, dl = dh - 1, dl + 1000000000 end
@@ -38,7 +38,7 @@ for i = 1, #KEYS do
   if nl >= 1000000000 then nh, nl = nh + 1, nl - 1000000000 end
   if nh > bh or (nh == bh and nl > bl) then
     reply[3] = 0
-    -- A state that a clock gone back has left too far ahead is corrected even by a denial.
+    -- After the clock went back, a state may lie too far ahead. A denial corrects it too.
     nh = nil
     if is_over then
       nh, nl = dh, dl
@@ -47,7 +47,7 @@ for i = 1, #KEYS do
     end
   end
   if nh then
-    -- The key lives as long as its state matters: at least that, and at most a millisecond more.
+    -- The key expires when its state no longer matters, at most a millisecond later.
     local lifetime = string.format('%d', nh * 1000 + nl / 1000000 + 1)
     nh, nl = now_h + nh, now_l + nl
     if nl >= 1000000000 then nh, nl = nh + 1, nl - 1000000000 end

@@ -1,7 +1,7 @@
--- Fixed window: the instant at which it ends, and a count of 64 bits.
+-- Fixed window: the instant at which it ends, and a 64-bit count.
 
--- The calendar's arithmetic, as in core's calendar.rs: days and years are small, so plain numbers are exact. It is done
--- here and not by the caller because the end depends on the server's clock, which the caller does not know.
+-- Calendar arithmetic, as in core's calendar.rs: days and years are small, so Lua numbers are exact. The script computes
+-- the end because it depends on the server's clock.
 local function begin_after(day, is_year)
   local days = day + 719468
   local era = math.floor(days / 146097)
@@ -21,7 +21,7 @@ local function begin_after(day, is_year)
   return era * 146097 + first - 719468
 end
 
--- The first end after this second.
+-- The end of the calendar window that contains this second.
 local function calendar_end(second, which, shift)
   local today = math.floor((second + shift) / 86400)
   local day
@@ -36,7 +36,7 @@ local function calendar_end(second, which, shift)
 end
 
 algorithms[2] = function(op, args, raw)
-  -- When the window ends, and its count. 102 is 'f'.
+  -- The window's end and its count. 102 is 'f'.
   local eh, el, nh, nl = 0, 0, 0, 0
   if raw then
     if #raw == 19 and byte(raw) == 102 then eh, el, nh, nl = unpacked('>I5I4I5I4', raw, 2) end
@@ -48,7 +48,7 @@ algorithms[2] = function(op, args, raw)
   end
   put(eh, el)
   put(nh, nl)
-  -- How far this operation may count; how much it asks; how windows lie, and how long they are.
+  -- The largest count after this operation; the cost; the window kind (0 epoch, 1 first hit, 2 calendar) and its length.
   local bh, bl, ph, pl, kind, lh, ll = unpacked('>I5I4I5I4BI5I4', args, 3)
   -- The end of a window opened now.
   local fh, fl
@@ -58,18 +58,18 @@ algorithms[2] = function(op, args, raw)
   elseif kind == 1 then
     fh, fl = add(now_h, now_l, lh, ll)
   else
-    -- The length is a calendar's name and its offset in minutes, moved up to be positive.
+    -- The length holds the calendar unit and its UTC offset in minutes plus 840.
     fh, fl = calendar_end(now_h, lh, (ll - 840) * 60)
   end
   local moved = false
   if (nh == 0 and nl == 0) or not less(now_h, now_l, eh, el) then
     eh, el, nh, nl = fh, fl, 0, 0
   elseif less(fh, fl, eh, el) then
-    -- The clock went back, or the window was made shorter: the count stays, and the end is at most the next window's.
+    -- The clock went back, or the window became shorter: keep the count, and cap the end at the next window's end.
     if kind == 0 then
       fh, fl = add(fh, fl, lh, ll)
     elseif kind == 2 then
-      -- Core's last instant lies in this second.
+      -- This second contains core's last instant.
       fh, fl = calendar_end(math.min(fh, 9223372036), lh, (ll - 840) * 60)
     end
     if less(fh, fl, eh, el) then

@@ -1,7 +1,8 @@
-//! What was charged and may have to be given back. Giving back is asked for by an id that the server remembers, so it can be
-//! repeated until it is heard: within the decision if there is time, and by a task in the background if not.
+//! Compensation of charges: refunds what a denied or failed batch was charged in other slots. A refund carries an id
+//! that the server remembers, so it can be repeated until a reply arrives: within the decision if there is time,
+//! otherwise by a background task.
 //!
-//! Must not know: who refused.
+//! Must not know: which check denied.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -21,224 +22,233 @@ use crate::task::{SupervisedTask, jittered};
 use crate::topology::HashSlot;
 use crate::wire::ScriptCall;
 
-/// How long a server remembers that something was given back. Nobody asks again after half of it.
+/// How long a server remembers that a charge was refunded. No refund is retried for longer than half of it.
 const MARKER_TTL: Nanos = Nanos::from_secs(30);
-/// How long giving back is tried.
+/// How long a refund is retried.
 const RETRY_FOR: Duration = Duration::from_secs(10);
-/// How long to wait between two rounds of trying.
+/// The longest pause between two rounds of retries.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The most debts that wait. What is beyond stays charged until it refills, and is counted.
+/// The largest number of queued refunds. Further charges stay until they refill, and are counted.
 const MAX_QUEUED: usize = 4_096;
 
-/// Something to be given back in one place.
+/// A refund in one slot.
 #[derive(Debug)]
 pub(crate) struct Compensation {
     slot: HashSlot,
     request: ScriptCall,
-    /// The parts of the batch that it is about.
+    /// The indices of the batch's checks that it refunds.
     indices: Vec<usize>,
 }
 
-/// Where debts go that could not be paid at once, and the task that pays them.
+/// The queue of refunds that could not be done at once, and the task that retries them.
 #[derive(Debug)]
 pub(crate) struct CompensationQueue {
     queue: mpsc::Sender<Compensation>,
     abandoned: Arc<AtomicU64>,
-    /// What ids begin with: no other store has it.
-    first: u64,
-    next: AtomicU64,
+    /// The upper half of all refund ids: unique per store.
+    id_prefix: u64,
+    next_id: AtomicU64,
     recent_denials: RecentDenials,
     _worker: SupervisedTask,
 }
 
 impl CompensationQueue {
-    pub(crate) fn start(shared: &Arc<StoreInner>) -> Result<Self, StoreError> {
-        let (queue, waiting) = mpsc::channel(MAX_QUEUED);
-        let waiting = Arc::new(Mutex::new(waiting));
-        let unpaid = Arc::new(AtomicU64::new(0));
-        let (shared, counter) = (Arc::clone(shared), Arc::clone(&unpaid));
-        let payer = SupervisedTask::start(move || {
+    pub(crate) fn start(store: &Arc<StoreInner>) -> Result<Self, StoreError> {
+        let (queue, receiver) = mpsc::channel(MAX_QUEUED);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let abandoned = Arc::new(AtomicU64::new(0));
+        let (store, counter) = (Arc::clone(store), Arc::clone(&abandoned));
+        let worker = SupervisedTask::start(move || {
             run_compensations(
-                Arc::clone(&shared),
-                Arc::clone(&waiting),
+                Arc::clone(&store),
+                Arc::clone(&receiver),
                 Arc::clone(&counter),
             )
         })?;
         Ok(Self {
             queue,
-            abandoned: unpaid,
-            first: RandomState::new().hash_one(1_u8),
-            next: AtomicU64::new(0),
+            abandoned,
+            id_prefix: RandomState::new().hash_one(1_u8),
+            next_id: AtomicU64::new(0),
             recent_denials: RecentDenials::new(),
-            _worker: payer,
+            _worker: worker,
         })
     }
 
-    /// How many charges stayed although their batch was refused.
+    /// How many charges stayed although their batch was denied.
     pub(crate) fn abandoned(&self) -> u64 {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Who has refused lately, and is asked before anything is owed.
+    /// The keys that denied recently; their slots are charged first.
     pub(super) const fn recent_denials(&self) -> &RecentDenials {
         &self.recent_denials
     }
 
     fn id(&self) -> u128 {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        (u128::from(self.first) << 64) | u128::from(next)
+        let number = self.next_id.fetch_add(1, Ordering::Relaxed);
+        (u128::from(self.id_prefix) << 64) | u128::from(number)
     }
 
-    fn put(&self, debt: Compensation) {
-        if self.queue.try_send(debt).is_err() {
+    fn put(&self, compensation: Compensation) {
+        if self.queue.try_send(compensation).is_err() {
             self.abandoned.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Pays debts as they come, and again those that could not be paid, for a while.
+/// Runs queued refunds, and retries failed ones for a while.
 async fn run_compensations(
-    shared: Arc<StoreInner>,
-    waiting: Arc<Mutex<mpsc::Receiver<Compensation>>>,
-    unpaid: Arc<AtomicU64>,
+    store: Arc<StoreInner>,
+    receiver: Arc<Mutex<mpsc::Receiver<Compensation>>>,
+    abandoned: Arc<AtomicU64>,
 ) {
-    let mut waiting = waiting.lock().await;
-    let mut open: Vec<(Compensation, Instant)> = Vec::new();
+    let mut receiver = receiver.lock().await;
+    let mut retrying: Vec<(Compensation, Instant)> = Vec::new();
     loop {
-        if open.is_empty() {
-            let Some(debt) = waiting.recv().await else {
+        if retrying.is_empty() {
+            let Some(compensation) = receiver.recv().await else {
                 return;
             };
-            open.push((debt, Instant::now() + RETRY_FOR));
+            retrying.push((compensation, Instant::now() + RETRY_FOR));
         }
-        while open.len() < MAX_QUEUED
-            && let Ok(debt) = waiting.try_recv()
+        while retrying.len() < MAX_QUEUED
+            && let Ok(compensation) = receiver.try_recv()
         {
-            open.push((debt, Instant::now() + RETRY_FOR));
+            retrying.push((compensation, Instant::now() + RETRY_FOR));
         }
-        let mut left = Vec::new();
-        for (debt, until) in open {
-            if shared.call_ignoring_reply(debt.slot, &debt.request).await {
+        let mut failed = Vec::new();
+        for (compensation, until) in retrying {
+            if store
+                .call_ignoring_reply(compensation.slot, &compensation.request)
+                .await
+            {
                 continue;
             }
             if Instant::now() < until {
-                left.push((debt, until));
+                failed.push((compensation, until));
             } else {
-                unpaid.fetch_add(1, Ordering::Relaxed);
+                abandoned.fetch_add(1, Ordering::Relaxed);
             }
         }
-        open = left;
-        if !open.is_empty() {
+        retrying = failed;
+        if !retrying.is_empty() {
             tokio::time::sleep(jittered(PAUSE)).await;
         }
     }
 }
 
-/// What one batch owes. Dropped with something in it, the task pays.
+/// The refunds of one batch. On drop, those that are left go to the background task.
 #[derive(Debug)]
 pub(crate) struct PendingCompensations<'a> {
-    debts: &'a CompensationQueue,
+    queue: &'a CompensationQueue,
     pending: Vec<Compensation>,
 }
 
 impl<'a> PendingCompensations<'a> {
-    pub(super) const fn new(debts: &'a CompensationQueue) -> Self {
+    pub(super) const fn new(queue: &'a CompensationQueue) -> Self {
         Self {
-            debts,
+            queue,
             pending: Vec::new(),
         }
     }
 
-    /// The batch is admitted: nothing is owed.
+    /// The batch is admitted: nothing is refunded.
     pub(super) fn forget(mut self) {
         self.pending.clear();
     }
 
-    /// Remembers what a piece was charged.
+    /// Adds the refund of a charged slot batch.
     pub(super) fn add(
         &mut self,
-        piece: &SlotBatch,
-        shared: &StoreInner,
-        parts: &[PlacedCheck<'_>],
+        group: &SlotBatch,
+        store: &StoreInner,
+        checks: &[PlacedCheck<'_>],
         answers: &[StoreReply],
     ) {
-        let charged: Vec<(usize, &PlacedCheck<'_>, Receipt)> = piece
-            .checks(parts)
-            .filter_map(|(index, part)| {
+        let charged: Vec<(usize, &PlacedCheck<'_>, Receipt)> = group
+            .checks(checks)
+            .filter_map(|(index, check)| {
                 let answer = answers.get(index)?;
-                is_charged(part.check.op, answer).then_some((index, part, answer.receipt))
+                is_charged(check.check.op, answer).then_some((index, check, answer.receipt))
             })
             .collect();
         let request = ScriptCall::for_undo(
-            shared.reservation_retention(),
+            store.reservation_retention(),
             charged
                 .iter()
-                .map(|(_, part, receipt)| (&part.check, part.key_name, *receipt)),
-            self.debts.id(),
+                .map(|(_, check, receipt)| (&check.check, check.key_name, *receipt)),
+            self.queue.id(),
             MARKER_TTL,
         );
         if let Ok(request) = request
             && !request.is_empty()
         {
             self.pending.push(Compensation {
-                slot: piece.slot,
+                slot: group.slot,
                 request,
                 indices: charged.into_iter().map(|(index, ..)| index).collect(),
             });
         }
     }
 
-    /// Gives everything back, and says in the answers where the limits stand then. Whether all of it is done.
+    /// Runs all refunds and updates the status in the replies. Returns whether all of them succeeded.
     pub(super) async fn run_all(
         &mut self,
-        shared: &StoreInner,
-        parts: &[PlacedCheck<'_>],
+        store: &StoreInner,
+        checks: &[PlacedCheck<'_>],
         answers: &mut [StoreReply],
         until: Instant,
     ) -> bool {
-        let mut is_settled = true;
-        while let Some(debt) = self.pending.last() {
-            let checks: Vec<QuotaCheck<'_>> = debt
+        let mut is_refunded = true;
+        while let Some(compensation) = self.pending.last() {
+            let checks: Vec<QuotaCheck<'_>> = compensation
                 .indices
                 .iter()
-                .filter_map(|index| parts.get(*index))
-                .map(|part| QuotaCheck {
-                    op: undo_op(part.check.op),
-                    ..part.check
+                .filter_map(|index| checks.get(*index))
+                .map(|check| QuotaCheck {
+                    op: undo_op(check.check.op),
+                    ..check.check
                 })
                 .collect();
-            let mut own = vec![StoreReply::EMPTY; checks.len()];
-            let asked = shared
-                .decide_in_slot(debt.slot, &debt.request, &checks, &mut own, until)
+            let mut replies = vec![StoreReply::EMPTY; checks.len()];
+            let result = store
+                .decide_in_slot(
+                    compensation.slot,
+                    &compensation.request,
+                    &checks,
+                    &mut replies,
+                    until,
+                )
                 .await;
-            for (index, own) in debt.indices.iter().zip(own) {
+            for (index, reply) in compensation.indices.iter().zip(replies) {
                 if let Some(answer) = answers.get_mut(*index) {
                     answer.receipt = Receipt::default();
-                    if asked.is_ok() {
-                        answer.status = own.status;
+                    if result.is_ok() {
+                        answer.status = reply.status;
                     }
                 }
             }
-            is_settled &= asked.is_ok();
-            if let Some(debt) = self.pending.pop()
-                && asked.is_err()
+            is_refunded &= result.is_ok();
+            if let Some(compensation) = self.pending.pop()
+                && result.is_err()
             {
-                self.debts.put(debt);
+                self.queue.put(compensation);
             }
         }
-        is_settled
+        is_refunded
     }
 }
 
 impl Drop for PendingCompensations<'_> {
     fn drop(&mut self) {
-        for debt in self.pending.drain(..) {
-            self.debts.put(debt);
+        for compensation in self.pending.drain(..) {
+            self.queue.put(compensation);
         }
     }
 }
 
-/// Whether an answer says that something was charged by this batch and no other.
+/// Whether a reply says that this batch, and no other, was charged.
 const fn is_charged(op: Op, answer: &StoreReply) -> bool {
     let is_charge = matches!(
         op,
@@ -251,12 +261,12 @@ const fn is_charged(op: Op, answer: &StoreReply) -> bool {
     is_charge && answer.receipt.cost > 0 && matches!(answer.note, ReplyNote::Plain)
 }
 
-/// How the reply to giving this back is read.
+/// The operation by which the reply to a refund is decoded.
 const fn undo_op(op: Op) -> Op {
     match op {
         Op::Acquire { id, .. } => Op::Release(id),
         Op::Reserve { id, .. } => Op::CancelReserved(id),
-        // By a marker instead of an id, and answered alike.
+        // Undone by a marker instead of an id; the reply has the same format.
         _ => Op::CancelReserved(tollgate_core::reservation::ReservationId(0)),
     }
 }

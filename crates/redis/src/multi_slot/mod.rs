@@ -1,9 +1,10 @@
-//! A batch whose keys lie in several places, which no script can reach together: it is charged place by place, and what
-//! was charged is given back when a later place refuses.
+//! Batches whose keys are in several slots, which no single script can reach. Each slot is charged in turn. If a later
+//! slot denies, the earlier charges are refunded.
 //!
-//! Without faults nothing stays charged of a batch that is refused. While it is being decided, for no longer than its
-//! deadline, others see what it was charged so far. After a fault in the middle at most the batch's own cost stays charged,
-//! once, until it refills; never less than was admitted, so no limit is exceeded. Must not know: connections, scripts.
+//! Without faults a denied batch leaves no charge. While it is being decided, at most until its deadline, other
+//! requests see its charges so far. After a fault in between, at most the batch's own cost stays charged, once, until
+//! it refills. A batch never charges less than was admitted, so no limit is exceeded. Must not know: connections,
+//! scripts.
 
 mod compensation;
 mod recent_denials;
@@ -21,7 +22,7 @@ use crate::topology::HashSlot;
 
 pub(crate) use self::compensation::{CompensationQueue, PendingCompensations};
 
-/// One check of the batch with everything that is known of it.
+/// One check with its key's name and slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlacedCheck<'a> {
     pub(crate) check: QuotaCheck<'a>,
@@ -29,70 +30,72 @@ pub(crate) struct PlacedCheck<'a> {
     pub(crate) slot: HashSlot,
 }
 
-/// Decides on a batch that lies in several places.
+/// Decides a batch over several slots.
 pub(crate) async fn decide(
-    shared: &StoreInner,
-    debts: &CompensationQueue,
-    parts: &[PlacedCheck<'_>],
+    store: &StoreInner,
+    compensations: &CompensationQueue,
+    checks: &[PlacedCheck<'_>],
     answers: &mut [StoreReply],
     until: Instant,
 ) -> Result<BatchOutcome, StoreError> {
-    if slot_batch::has_duplicate_key(parts) {
-        let detail = "the same key of the same limit twice in one batch";
+    if slot_batch::has_duplicate_key(checks) {
+        let detail = "duplicate key of one limit in the batch";
         return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
     }
-    let pieces = slot_batch::group_by_slot(parts, debts.recent_denials());
-    // Whatever happens from here on, also that nobody waits any more: what is owed is given back.
-    let mut owed = PendingCompensations::new(debts);
-    let mut asked = 0;
-    let mut is_refused = false;
-    for piece in &pieces {
-        let charged = piece.charge(shared, parts, answers, until).await;
+    let groups = slot_batch::group_by_slot(checks, compensations.recent_denials());
+    // From here on refunds run in every case, also if the caller drops the future.
+    let mut pending = PendingCompensations::new(compensations);
+    let mut charged_groups = 0;
+    let mut is_denied = false;
+    for group in &groups {
+        let charged = group.charge(store, checks, answers, until).await;
         match charged {
-            Ok(verdict) => is_refused = !verdict.is_admitted(),
+            Ok(outcome) => is_denied = !outcome.is_admitted(),
             Err(error) => {
-                let is_settled = owed.run_all(shared, parts, answers, until).await;
-                return Err(error_after_charges(error, is_settled));
+                let is_refunded = pending.run_all(store, checks, answers, until).await;
+                return Err(error_after_charges(error, is_refunded));
             }
         }
-        asked += 1;
-        if is_refused {
-            for (index, part) in piece.checks(parts) {
+        charged_groups += 1;
+        if is_denied {
+            for (index, check) in group.checks(checks) {
                 if answers
                     .get(index)
                     .is_some_and(|answer| !answer.outcome.is_admitted())
                 {
-                    debts.recent_denials().remember(part.key_name.tag());
+                    compensations
+                        .recent_denials()
+                        .remember(check.key_name.tag());
                 }
             }
             break;
         }
-        owed.add(piece, shared, parts, answers);
+        pending.add(group, store, checks, answers);
     }
-    if is_refused {
-        // What is not given back within the deadline is given back after it.
-        let _is_settled = owed.run_all(shared, parts, answers, until).await;
-        for piece in pieces.iter().skip(asked) {
-            piece.peek(shared, parts, answers, until).await;
+    if is_denied {
+        // Refunds that do not finish within the deadline are finished by the background task.
+        let _is_refunded = pending.run_all(store, checks, answers, until).await;
+        for group in groups.iter().skip(charged_groups) {
+            group.peek(store, checks, answers, until).await;
         }
     } else {
-        owed.forget();
+        pending.forget();
     }
     Ok(answers.iter().map(|answer| answer.outcome).collect())
 }
 
-/// A failure that charged nothing by itself is one that may have, as long as earlier charges are not given back.
-fn error_after_charges(error: StoreError, is_settled: bool) -> StoreError {
-    if is_settled || error.may_have_charged() {
+/// A failure that charged nothing itself may still have charged, as long as earlier charges are not refunded.
+fn error_after_charges(error: StoreError, is_refunded: bool) -> StoreError {
+    if is_refunded || error.may_have_charged() {
         return error;
     }
     StoreError::new(
         StoreErrorKind::ConnectionLost,
-        "another place refused, and what was charged before could not be given back yet",
+        "another slot failed, and earlier charges are not refunded yet",
     )
 }
 
-/// What a limit that was not asked is taken to say: nothing against it.
+/// The reply for a limit that was not checked: it does not deny.
 fn unchecked_reply(check: &QuotaCheck<'_>) -> StoreReply {
     StoreReply {
         outcome: Outcome::Allow,
@@ -105,7 +108,7 @@ fn unchecked_reply(check: &QuotaCheck<'_>) -> StoreReply {
     }
 }
 
-/// The operation that says where a limit stands and what it would answer, and changes nothing.
+/// The operation that reports a limit's status and outcome without changing it.
 const fn as_peek(op: Op) -> Op {
     match op {
         Op::Spend(cost) | Op::Peek(cost) | Op::Reserve { cost, .. } => Op::Peek(cost),

@@ -1,8 +1,8 @@
-//! Which keys have refused lately. Their place is asked first, so that a flood of requests that one limit refuses is not
-//! charged to the others and given back again and again. Only an order follows from it: two keys that fall on one cell, or
-//! a word that is lost, cost a round trip and nothing else.
+//! Which keys have denied recently. Their slots are charged first, so that a flood of requests that one limit denies is
+//! not charged to other limits and refunded again and again. It affects only the order: a collision or a lost write
+//! costs one round trip.
 //!
-//! Must not know: places, answers.
+//! Must not know: slots, replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use crate::key_name::NameDigest;
 
-/// How long a refusal is remembered.
+/// How long a denial is remembered.
 const REMEMBER_FOR: Duration = Duration::from_secs(1);
 const CELLS: usize = 1_024;
 
-/// For each cell the digest that refused last and when, in one word.
+/// For each cell the digest that denied last and the time, in one word.
 #[derive(Debug)]
 pub(crate) struct RecentDenials {
     began: Instant,
@@ -32,14 +32,14 @@ impl RecentDenials {
         }
     }
 
-    /// This key has refused now.
+    /// Records that this key has denied now.
     pub(super) fn remember(&self, key: NameDigest) {
         if let Some(cell) = self.cells.get(key.index_below(CELLS)) {
             cell.store(word(key, self.millis()), Ordering::Relaxed);
         }
     }
 
-    /// Whether this key has refused a moment ago.
+    /// Whether this key has denied recently.
     pub(super) fn has_denied(&self, key: NameDigest) -> bool {
         let Some(cell) = self.cells.get(key.index_below(CELLS)) else {
             return false;
@@ -55,7 +55,7 @@ impl RecentDenials {
     }
 }
 
-/// Half of the key's bits that do not choose its cell, and the time.
+/// The upper half of the digest's bits, which do not select its cell, and the time.
 fn word(key: NameDigest, millis: u32) -> u64 {
     (key.upper_half() & 0xffff_ffff_0000_0000) | u64::from(millis)
 }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_is_remembered_for_a_second() {
+    async fn a_denial_is_remembered_for_a_second() {
         let lately = RecentDenials::new();
         assert!(!lately.has_denied(digest("alice")));
         lately.remember(digest("alice"));

@@ -1,7 +1,7 @@
-//! The parts of a batch that lie in one place, in the order in which they are charged.
+//! Groups a batch's checks by slot and orders the groups.
 //!
-//! Pieces that have refused lately first, then small ones: they are given back cheaper. Corrections, which cannot be taken
-//! back and never refuse, come last, when nothing can refuse any more. Must not know: what is owed.
+//! Slots that have denied recently come first, then small groups, because they are cheaper to refund. Corrections
+//! cannot be undone and never deny, so they come last. Must not know: refunds.
 
 use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
@@ -13,7 +13,7 @@ use crate::store::StoreInner;
 use crate::topology::HashSlot;
 use crate::wire::ScriptCall;
 
-/// Parts of the batch in one place, by their indices.
+/// The checks of a batch in one slot, by their indices.
 #[derive(Debug)]
 pub(super) struct SlotBatch {
     pub(super) slot: HashSlot,
@@ -21,42 +21,45 @@ pub(super) struct SlotBatch {
     is_correction: bool,
 }
 
-/// The pieces in the order in which they are charged.
-pub(super) fn group_by_slot(parts: &[PlacedCheck<'_>], lately: &RecentDenials) -> Vec<SlotBatch> {
-    let mut pieces: Vec<SlotBatch> = Vec::new();
-    for (index, part) in parts.iter().enumerate() {
-        let is_correction = is_correction(part.check.op);
-        let known = pieces
+/// Groups the checks by slot, in the order in which they are charged.
+pub(super) fn group_by_slot(
+    checks: &[PlacedCheck<'_>],
+    recent_denials: &RecentDenials,
+) -> Vec<SlotBatch> {
+    let mut groups: Vec<SlotBatch> = Vec::new();
+    for (index, placed) in checks.iter().enumerate() {
+        let is_correction = is_correction(placed.check.op);
+        let existing = groups
             .iter_mut()
-            .find(|piece| piece.slot == part.slot && piece.is_correction == is_correction);
-        match known {
-            Some(piece) => piece.indices.push(index),
-            None => pieces.push(SlotBatch {
-                slot: part.slot,
+            .find(|group| group.slot == placed.slot && group.is_correction == is_correction);
+        match existing {
+            Some(group) => group.indices.push(index),
+            None => groups.push(SlotBatch {
+                slot: placed.slot,
                 indices: vec![index],
                 is_correction,
             }),
         }
     }
-    // Stable: of pieces that are alike the one that was named first comes first.
-    pieces.sort_by_cached_key(|piece| {
-        let has_refused = piece
-            .checks(parts)
-            .any(|(_, part)| lately.has_denied(part.key_name.tag()));
-        (piece.is_correction, !has_refused, piece.indices.len())
+    // A stable sort keeps the order of the checks among equal groups.
+    groups.sort_by_cached_key(|group| {
+        let has_denied = group
+            .checks(checks)
+            .any(|(_, placed)| recent_denials.has_denied(placed.key_name.tag()));
+        (group.is_correction, !has_denied, group.indices.len())
     });
-    pieces
+    groups
 }
 
-/// Whether the same key of the same limit is asked twice.
-pub(super) fn has_duplicate_key(parts: &[PlacedCheck<'_>]) -> bool {
+/// Whether a key of a limit occurs twice.
+pub(super) fn has_duplicate_key(checks: &[PlacedCheck<'_>]) -> bool {
     let same = |one: &PlacedCheck<'_>, other: &PlacedCheck<'_>| {
         one.key_name == other.key_name && one.check.limit.id == other.check.limit.id
     };
-    parts
+    checks
         .iter()
         .enumerate()
-        .any(|(index, part)| parts.iter().take(index).any(|other| same(part, other)))
+        .any(|(index, placed)| checks.iter().take(index).any(|other| same(placed, other)))
 }
 
 const fn is_correction(op: Op) -> bool {
@@ -74,40 +77,40 @@ const fn is_correction(op: Op) -> bool {
 impl SlotBatch {
     pub(super) fn checks<'p, 'a>(
         &'p self,
-        parts: &'p [PlacedCheck<'a>],
+        checks: &'p [PlacedCheck<'a>],
     ) -> impl Iterator<Item = (usize, &'p PlacedCheck<'a>)> {
         self.indices
             .iter()
-            .filter_map(|index| Some((*index, parts.get(*index)?)))
+            .filter_map(|index| Some((*index, checks.get(*index)?)))
     }
 
-    /// Charges the piece, all of it or nothing.
+    /// Charges all checks of the group, or none.
     pub(super) async fn charge(
         &self,
-        shared: &StoreInner,
-        parts: &[PlacedCheck<'_>],
+        store: &StoreInner,
+        checks: &[PlacedCheck<'_>],
         answers: &mut [StoreReply],
         until: Instant,
     ) -> Result<BatchOutcome, StoreError> {
-        self.call(shared, parts, |op| op, answers, until).await
+        self.call(store, checks, |op| op, answers, until).await
     }
 
-    /// Says where the piece's limits stand, as far as they can be asked.
+    /// Fills in the current status of the group's limits, as far as they can be reached.
     pub(super) async fn peek(
         &self,
-        shared: &StoreInner,
-        parts: &[PlacedCheck<'_>],
+        store: &StoreInner,
+        checks: &[PlacedCheck<'_>],
         answers: &mut [StoreReply],
         until: Instant,
     ) {
         if self
-            .call(shared, parts, as_peek, answers, until)
+            .call(store, checks, as_peek, answers, until)
             .await
             .is_err()
         {
-            for (index, part) in self.checks(parts) {
+            for (index, placed) in self.checks(checks) {
                 if let Some(answer) = answers.get_mut(index) {
-                    *answer = unchecked_reply(&part.check);
+                    *answer = unchecked_reply(&placed.check);
                 }
             }
         }
@@ -115,34 +118,34 @@ impl SlotBatch {
 
     async fn call(
         &self,
-        shared: &StoreInner,
-        parts: &[PlacedCheck<'_>],
+        store: &StoreInner,
+        checks: &[PlacedCheck<'_>],
         op: fn(Op) -> Op,
         answers: &mut [StoreReply],
         until: Instant,
     ) -> Result<BatchOutcome, StoreError> {
-        let asked: Vec<(QuotaCheck<'_>, _)> = self
-            .checks(parts)
-            .map(|(_, part)| {
-                let op = op(part.check.op);
-                (QuotaCheck { op, ..part.check }, part.key_name)
+        let encoded: Vec<(QuotaCheck<'_>, _)> = self
+            .checks(checks)
+            .map(|(_, placed)| {
+                let op = op(placed.check.op);
+                (QuotaCheck { op, ..placed.check }, placed.key_name)
             })
             .collect();
         let request = ScriptCall::for_named_checks(
-            shared.reservation_retention(),
-            asked.iter().map(|(check, named)| (check, *named)),
+            store.reservation_retention(),
+            encoded.iter().map(|(check, key_name)| (check, *key_name)),
             None,
         )?;
-        let checks: Vec<QuotaCheck<'_>> = asked.iter().map(|(check, _)| *check).collect();
-        let mut own = vec![StoreReply::EMPTY; checks.len()];
-        let verdict = shared
-            .decide_in_slot(self.slot, &request, &checks, &mut own, until)
+        let checks: Vec<QuotaCheck<'_>> = encoded.iter().map(|(check, _)| *check).collect();
+        let mut replies = vec![StoreReply::EMPTY; checks.len()];
+        let outcome = store
+            .decide_in_slot(self.slot, &request, &checks, &mut replies, until)
             .await?;
-        for (index, answer) in self.indices.iter().zip(own) {
+        for (index, answer) in self.indices.iter().zip(replies) {
             if let Some(place) = answers.get_mut(*index) {
                 *place = answer;
             }
         }
-        Ok(verdict)
+        Ok(outcome)
     }
 }

@@ -1,6 +1,6 @@
-//! How a connection to a server is made: its address, socket settings, TLS, and whom we say we are.
+//! Makes connections to a server: address, socket settings, TLS and credentials.
 //!
-//! Must not know: what is sent over it, which servers there are.
+//! Must not know: what is sent over them, which servers there are.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,14 @@ use crate::address::Endpoint;
 use crate::credentials::{Credentials, CredentialsProvider};
 use crate::options::RedisOptions;
 
-/// How long a connection may be silent before the system asks whether the other side is still there.
+/// Idle time after which the system sends a TCP keepalive probe.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-/// How long written data may stay unacknowledged: a peer that vanished without a word is noticed by this.
+/// How long written data may stay unacknowledged before the connection fails. This detects a peer that vanished
+/// silently.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Makes connections to any server of one kind.
+/// Makes connections to all servers with the same settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     template: ConnectionInfo,
@@ -33,16 +34,17 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Connections as the template says, in the options' time.
+    /// A connector with the template's settings and the options' timeouts.
     ///
     /// # Errors
-    /// TLS is asked for and cannot be had.
+    ///
+    /// The address asks for TLS, and it cannot be set up.
     pub(crate) fn new(
         template: &ConnectionInfo,
         options: &RedisOptions,
     ) -> Result<Self, StoreError> {
         let tcp = redis::io::tcp::TcpSettings::default()
-            // Without it, under many calls, each write would wait for the last one's acknowledgement.
+            // Without it, under many calls, each write would wait for the acknowledgement of the previous one.
             .set_nodelay(true)
             .set_keepalive(redis::io::tcp::socket2::TcpKeepalive::new().with_time(KEEPALIVE));
         #[cfg(target_os = "linux")]
@@ -58,10 +60,10 @@ impl Connector {
         }
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(options.connect_deadline))
-            // Calls have a deadline of their own, over everything that happens to them.
+            // Each call has its own deadline, which also covers retries.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(options.max_in_flight.max(1));
-        let dial = Self {
+        let connector = Self {
             template: template
                 .clone()
                 .set_tcp_settings(tcp)
@@ -72,16 +74,17 @@ impl Connector {
             #[cfg(feature = "tls")]
             certificates: (is_tls && options.tls.is_given()).then(|| options.tls.certificates()),
         };
-        // What is wrong with the certificates is said now, not at every connection in the background.
-        dial.client(&Endpoint::Tcp("localhost".to_owned(), 0), None)
+        // Report invalid certificates now, and not at every connect in the background.
+        connector
+            .client(&Endpoint::Tcp("localhost".to_owned(), 0), None)
             .map_err(|_may_quote: redis::RedisError| {
                 let detail = "the certificates for TLS cannot be read";
                 StoreError::new(StoreErrorKind::BadRequest, detail)
             })?;
-        Ok(dial)
+        Ok(connector)
     }
 
-    /// The same for servers that know other users: sentinels. They have no databases.
+    /// The same settings with other credentials and no database, for sentinels.
     pub(crate) fn with_credentials(
         &self,
         credentials: Option<Arc<dyn CredentialsProvider>>,
@@ -96,12 +99,12 @@ impl Connector {
         }
     }
 
-    /// How long making a connection may take.
+    /// The longest time that connecting may take.
     pub(crate) const fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// The credentials of the moment, if they come from somewhere that may change.
+    /// The current credentials, if they come from a provider.
     pub(crate) async fn credentials(&self) -> std::io::Result<Option<Credentials>> {
         let Some(provider) = self.credentials.clone() else {
             return Ok(None);
@@ -113,13 +116,13 @@ impl Connector {
         }
     }
 
-    /// Connects and logs in.
+    /// Connects and authenticates.
     pub(crate) async fn connect(
         &self,
-        to: &Endpoint,
+        endpoint: &Endpoint,
         credentials: Option<&Credentials>,
     ) -> RedisResult<MultiplexedConnection> {
-        let client = self.client(to, credentials)?;
+        let client = self.client(endpoint, credentials)?;
         let connecting = client.get_multiplexed_async_connection_with_config(&self.config);
         match tokio::time::timeout(self.deadline, connecting).await {
             Ok(connected) => connected,
@@ -127,8 +130,12 @@ impl Connector {
         }
     }
 
-    fn client(&self, to: &Endpoint, credentials: Option<&Credentials>) -> RedisResult<Client> {
-        let address = match (to, self.template.addr()) {
+    fn client(
+        &self,
+        endpoint: &Endpoint,
+        credentials: Option<&Credentials>,
+    ) -> RedisResult<Client> {
+        let address = match (endpoint, self.template.addr()) {
             (Endpoint::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
             (Endpoint::Tcp(host, port), ConnectionAddr::TcpTls { .. }) => ConnectionAddr::TcpTls {
                 host: host.clone(),

@@ -1,5 +1,5 @@
-//! Several connections to one server, each shared by many calls. A call either goes out at once on a connection that is
-//! up or fails at once; it never waits for a connection to be made, and never goes out twice.
+//! A pool of connections to one server, each multiplexed by many calls. A call is sent at once on a connection that is
+//! up, or fails at once. It never waits for a connection and is never sent twice.
 //!
 //! Must not know: what is in a call, how replies are read, which other servers there are.
 
@@ -25,17 +25,17 @@ use crate::script::Script;
 use crate::task::SupervisedTask;
 use crate::wire::ScriptCall;
 
-/// Whether a call is announced: a node that is taking a slot over answers only calls that are.
+/// Whether a call is preceded by `ASKING`: a node that imports a slot serves only such calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallMode {
     Plain,
     Asking,
 }
 
-/// The way to one server.
+/// The connections to one server.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
-    dial: Connector,
+    connector: Connector,
     endpoint: Endpoint,
     connections: Vec<Arc<PooledConnection>>,
     /// Held for its drop, which ends the background tasks.
@@ -43,40 +43,40 @@ pub(crate) struct ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// Starts connecting.
+    /// Starts connecting in the background.
     pub(crate) fn start(
-        dial: &Connector,
+        connector: &Connector,
         endpoint: Endpoint,
         connections: usize,
-        alarm: &Arc<Notify>,
+        refresh_signal: &Arc<Notify>,
     ) -> Result<Self, StoreError> {
-        let lanes: Vec<Arc<PooledConnection>> = (0..connections.max(1))
+        let pooled: Vec<Arc<PooledConnection>> = (0..connections.max(1))
             .map(|_| Arc::new(PooledConnection::default()))
             .collect();
-        let tenders = lanes
+        let supervisors = pooled
             .iter()
-            .map(|lane| {
-                let tender = ConnectionSupervisor {
-                    connection: Arc::clone(lane),
-                    dial: dial.clone(),
+            .map(|connection| {
+                let supervisor = ConnectionSupervisor {
+                    connection: Arc::clone(connection),
+                    connector: connector.clone(),
                     endpoint: endpoint.clone(),
-                    alarm: Arc::clone(alarm),
+                    refresh_signal: Arc::clone(refresh_signal),
                 };
-                SupervisedTask::start(move || tender.clone().run())
+                SupervisedTask::start(move || supervisor.clone().run())
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            dial: dial.clone(),
+            connector: connector.clone(),
             endpoint,
-            connections: lanes,
-            _supervisors: tenders,
+            connections: pooled,
+            _supervisors: supervisors,
         })
     }
 
-    /// Waits until each connection has been tried once: at most the connection's deadline.
+    /// Waits until each connection has been tried once: at most the connect deadline.
     pub(crate) async fn wait_for_first_attempt(&self) {
-        for lane in &self.connections {
-            lane.wait_for_first_attempt().await;
+        for connection in &self.connections {
+            connection.wait_for_first_attempt().await;
         }
     }
 
@@ -85,69 +85,74 @@ impl ConnectionPool {
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        self.connections.iter().any(|lane| lane.current().is_some())
+        self.connections
+            .iter()
+            .any(|connection| connection.current().is_some())
     }
 
     /// Calls a script, once.
     pub(crate) async fn call(
         &self,
         request: &ScriptCall,
-        how: CallMode,
+        mode: CallMode,
         until: Instant,
     ) -> Result<Value, CallFailure> {
-        let Some((lane, mut current)) = self.pick(request) else {
-            let error = StoreError::new(StoreErrorKind::Unreachable, "no connection is up");
+        let Some((connection, mut current)) = self.pick(request) else {
+            let error = StoreError::new(StoreErrorKind::Unreachable, "not connected");
             return Err(CallFailure::new(error, RoutingHint::FindServer));
         };
-        let calling = evaluate(&mut current.connection, request, how);
+        let calling = evaluate(&mut current.connection, request, mode);
         match tokio::time::timeout_at(until, calling).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => {
                 let failure = call_failure::classify_error(&error);
                 if failure.is_connection_broken {
-                    lane.discard(current.generation);
+                    connection.discard(current.generation);
                 }
                 Err(failure)
             }
             Err(_elapsed) => {
-                // A slow server is not made faster by connecting again; the tender finds out whether it is gone.
-                lane.request_probe();
-                let detail = "the deadline of the call has passed";
+                // Reconnecting does not make a slow server faster; the supervisor finds out whether it is gone.
+                connection.request_probe();
+                let detail = "the call's deadline has passed";
                 let error = StoreError::new(StoreErrorKind::TimedOut, detail);
                 Err(CallFailure::new(error, RoutingHint::FindServer))
             }
         }
     }
 
-    /// Asks the server something that changes nothing, on a connection of its own while none is up: a replica answers too.
-    pub(crate) async fn query(&self, question: &Cmd, within: Duration) -> RedisResult<Value> {
-        let asking = async {
-            let lane = self.connections.iter().find_map(|lane| lane.current());
-            let mut connection = match lane {
+    /// Sends a read-only command. Makes a connection of its own if none is up, because a replica replies too.
+    pub(crate) async fn query(&self, command: &Cmd, timeout: Duration) -> RedisResult<Value> {
+        let querying = async {
+            let connection = self
+                .connections
+                .iter()
+                .find_map(|connection| connection.current());
+            let mut connection = match connection {
                 Some(current) => current.connection,
                 None => {
-                    let credentials = self.dial.credentials().await?;
-                    self.dial
+                    let credentials = self.connector.credentials().await?;
+                    self.connector
                         .connect(&self.endpoint, credentials.as_ref())
                         .await?
                 }
             };
-            question.query_async(&mut connection).await
+            command.query_async(&mut connection).await
         };
-        match tokio::time::timeout(within, asking).await {
+        match tokio::time::timeout(timeout, querying).await {
             Ok(reply) => reply,
             Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         }
     }
 
-    /// After a reply that made no sense: whatever else comes on that connection is not to be trusted.
+    /// Discards the connection of this call after an invalid reply: later replies on it cannot be trusted.
     pub(crate) fn discard_connection(&self, request: &ScriptCall) {
-        if let Some((lane, current)) = self.pick(request) {
-            lane.discard(current.generation);
+        if let Some((connection, current)) = self.pick(request) {
+            connection.discard(current.generation);
         }
     }
 
-    /// The key's own connection, or while that is down the next one that is up.
+    /// The connection of the call's first key, or the next one that is up.
     fn pick(
         &self,
         request: &ScriptCall,
@@ -156,21 +161,21 @@ impl ConnectionPool {
         let (before, from) = self.connections.split_at_checked(first)?;
         from.iter()
             .chain(before)
-            .find_map(|lane| Some((lane, lane.current()?)))
+            .find_map(|connection| Some((connection, connection.current()?)))
     }
 }
 
-/// By digest; if the server does not know it, the script goes along, in the same decision and one more round trip. That
-/// is no repetition: a server that does not know a script has not run it.
+/// Calls the script by digest. If the server does not know the digest, sends the script and the call again in one more
+/// round trip. That is no repetition: a server that does not know a script has not run it.
 async fn evaluate(
     connection: &mut MultiplexedConnection,
     request: &ScriptCall,
-    how: CallMode,
+    mode: CallMode,
 ) -> RedisResult<Value> {
-    let script = request.which.script();
+    let script = request.kind.script();
     let call = command(script, request);
-    let first = match how {
-        // Not by way of the trait that all connections have, which puts every call into a box.
+    let first = match mode {
+        // Not through the trait of all connections, which boxes every call.
         CallMode::Plain => connection
             .send_packed_command(&call)
             .await
@@ -179,10 +184,10 @@ async fn evaluate(
     };
     match first {
         Err(error) if call_failure::is_unknown_script(&error) => {
-            // Loaded and not only evaluated: newer servers forget scripts that came by EVAL.
+            // SCRIPT LOAD and not EVAL: newer servers drop scripts that came by EVAL.
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(script.text);
-            match how {
+            match mode {
                 CallMode::Plain => pipeline(connection, [load, call]).await,
                 CallMode::Asking => pipeline(connection, [load, redis::cmd("ASKING"), call]).await,
             }
@@ -191,7 +196,7 @@ async fn evaluate(
     }
 }
 
-/// Several commands of which nobody else's come between, and the reply to the last.
+/// Sends several commands without commands of other calls in between, and returns the last reply.
 async fn pipeline<const N: usize>(
     connection: &mut MultiplexedConnection,
     commands: [Cmd; N],
@@ -200,7 +205,7 @@ async fn pipeline<const N: usize>(
     for command in commands {
         all.add_command(command);
     }
-    // Otherwise an error would be told as one of the whole, without its code.
+    // Otherwise an error would be reported for the whole pipeline, without its code.
     all.ignore_errors();
     let replies: Vec<RedisResult<Value>> = all.query_async(connection).await?;
     match replies.into_iter().last() {
@@ -209,15 +214,15 @@ async fn pipeline<const N: usize>(
     }
 }
 
-/// The call, in room that is made once.
+/// Encodes the call with one allocation.
 fn command(script: &Script, request: &ScriptCall) -> Cmd {
     let ScriptCall { keys, args, .. } = request;
-    let words = keys.len().saturating_add(args.len()).saturating_add(3);
+    let arguments = keys.len().saturating_add(args.len()).saturating_add(3);
     let bytes = keys.size().saturating_add(args.size()).saturating_add(64);
-    let mut call = Cmd::with_capacity(words, bytes);
+    let mut call = Cmd::with_capacity(arguments, bytes);
     call.arg("EVALSHA").arg(&script.digest).arg(keys.len());
-    for word in keys.iter().chain(args) {
-        call.arg(word);
+    for argument in keys.iter().chain(args) {
+        call.arg(argument);
     }
     call
 }

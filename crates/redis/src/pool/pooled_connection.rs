@@ -1,11 +1,11 @@
-//! One place for a connection: up, or being made anew in the background. Must not know: what is sent over it.
+//! One pooled connection: up, or being replaced in the background. Must not know: what is sent over it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 
-/// A connection, and which of the lane's it is. A report about an earlier one is no longer news.
+/// A connection and its generation. Reports about an earlier generation are ignored.
 #[derive(Clone, Debug)]
 pub(super) struct LiveConnection {
     pub(super) connection: MultiplexedConnection,
@@ -15,9 +15,9 @@ pub(super) struct LiveConnection {
 #[derive(Debug)]
 pub(super) struct PooledConnection {
     current: Mutex<Option<LiveConnection>>,
-    /// Told when the tender should look at the connection.
+    /// Wakes the supervisor to probe the connection.
     probe_requests: Notify,
-    /// Whether the tender has tried at least once.
+    /// Whether the supervisor has tried to connect at least once.
     tried: watch::Sender<bool>,
 }
 
@@ -48,7 +48,7 @@ impl PooledConnection {
         }
     }
 
-    /// Asks the tender to look at the connection soon.
+    /// Asks the supervisor to probe the connection soon.
     pub(super) fn request_probe(&self) {
         self.probe_requests.notify_one();
     }
@@ -70,13 +70,13 @@ impl PooledConnection {
     }
 
     pub(super) async fn wait_for_first_attempt(&self) {
-        // The sender lives as long as the lane, so this ends only when an attempt has.
+        // The sender lives as long as `self`, so this ends only after an attempt.
         let mut tried = self.tried.subscribe();
         let _seen = tried.wait_for(|tried| *tried).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<LiveConnection>> {
-        // Nothing that is done under the lock can leave it half done.
+        // Code under the lock cannot leave it half changed.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

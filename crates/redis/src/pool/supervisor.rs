@@ -1,5 +1,5 @@
-//! Looking after one connection in the background: it is made, asked what it leads to, given the scripts, tried now and
-//! then, logged in again when the credentials change, and made anew.
+//! The supervisor of one connection: connects, checks the role, loads the scripts, probes, authenticates again when the
+//! credentials change, and reconnects.
 //!
 //! Must not know: batches, what callers wait for.
 
@@ -15,53 +15,56 @@ use super::connector::Connector;
 use super::pooled_connection::PooledConnection;
 use crate::address::Endpoint;
 use crate::credentials::Credentials;
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::task::jittered;
 
-/// How often an idle connection is tried.
+/// How often an idle connection is probed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// How long a server that is only slow may take over a probe before the connection is given up.
+/// How long a slow server may take to answer a probe before the connection is discarded.
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// One lane's tender.
+/// Supervises one pooled connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionSupervisor {
     pub(super) connection: Arc<PooledConnection>,
-    pub(super) dial: Connector,
+    pub(super) connector: Connector,
     pub(super) endpoint: Endpoint,
-    /// Told whenever the server is not there, or not the one to ask.
-    pub(super) alarm: Arc<Notify>,
+    /// Notified when the server is unreachable or not a primary.
+    pub(super) refresh_signal: Arc<Notify>,
 }
 
 impl ConnectionSupervisor {
     pub(super) async fn run(self) {
-        let mut pause = SHORTEST_PAUSE;
+        let mut pause = MIN_PAUSE;
         for generation in 1.. {
             if let Ok((connection, credentials)) = self.connect().await {
                 self.connection.put(connection, generation);
-                pause = SHORTEST_PAUSE;
+                pause = MIN_PAUSE;
                 self.supervise(generation, credentials).await;
             }
             self.connection.mark_tried();
-            self.alarm.notify_one();
+            self.refresh_signal.notify_one();
             tokio::time::sleep(jittered(pause)).await;
-            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+            pause = pause.saturating_mul(2).min(MAX_PAUSE);
         }
     }
 
     async fn connect(&self) -> RedisResult<(MultiplexedConnection, Option<Credentials>)> {
         let connecting = async {
-            let credentials = self.dial.credentials().await?;
+            let credentials = self.connector.credentials().await?;
             let mut connection = self
-                .dial
+                .connector
                 .connect(&self.endpoint, credentials.as_ref())
                 .await?;
             let mut greeting = redis::pipe();
             greeting.cmd("ROLE");
-            for which in Which::EACH.into_iter().chain([Which::Lend]) {
-                greeting.cmd("SCRIPT").arg("LOAD").arg(which.script().text);
+            for kind in ScriptKind::DECIDING
+                .into_iter()
+                .chain([ScriptKind::QuotaLease])
+            {
+                greeting.cmd("SCRIPT").arg("LOAD").arg(kind.script().text);
             }
             greeting.ignore_errors();
             let mut replies: Vec<RedisResult<Value>> =
@@ -69,22 +72,22 @@ impl ConnectionSupervisor {
             if replies.is_empty() || !is_primary(&replies.remove(0)) {
                 return Err(std::io::Error::other("the server is a replica").into());
             }
-            // A server that cannot load scripts yet is of no use yet.
+            // A server that cannot load scripts yet is not usable.
             for reply in replies {
                 reply?;
             }
             Ok((connection, credentials))
         };
-        match tokio::time::timeout(self.dial.deadline(), connecting).await {
+        match tokio::time::timeout(self.connector.deadline(), connecting).await {
             Ok(connected) => connected,
             Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         }
     }
 
-    /// Returns when the connection is of no more use.
+    /// Returns when the connection can no longer be used.
     async fn supervise(&self, generation: u64, mut credentials: Option<Credentials>) {
         loop {
-            // Either way it is looked at: after a doubt at once, otherwise now and then.
+            // Probe at once after a request, otherwise periodically.
             let _waited =
                 tokio::time::timeout(PROBE_EVERY, self.connection.probe_requested()).await;
             let Some(mut current) = self.connection.current() else {
@@ -103,17 +106,18 @@ impl ConnectionSupervisor {
         }
     }
 
-    /// If the credentials have changed, says so to the server, on the connection that is up. Whether it can go on.
+    /// Authenticates again on the open connection if the credentials have changed. Returns whether the connection can
+    /// still be used.
     async fn reauthenticate(
         &self,
         connection: &mut MultiplexedConnection,
-        known: &mut Option<Credentials>,
+        previous: &mut Option<Credentials>,
     ) -> bool {
-        // What cannot be read just now may be in the middle of being changed.
-        let Ok(Some(now)) = self.dial.credentials().await else {
+        // Credentials that cannot be read may be in the middle of a change.
+        let Ok(Some(now)) = self.connector.credentials().await else {
             return true;
         };
-        if known.as_ref() == Some(&now) {
+        if previous.as_ref() == Some(&now) {
             return true;
         }
         let mut login = redis::cmd("AUTH");
@@ -121,28 +125,28 @@ impl ConnectionSupervisor {
             login.arg(username);
         }
         login.arg(&now.password);
-        let is_known = login.exec_async(connection).await.is_ok();
-        *known = Some(now);
-        is_known
+        let is_accepted = login.exec_async(connection).await.is_ok();
+        *previous = Some(now);
+        is_accepted
     }
 }
 
-/// Whether the server is there, answers what it is asked, and is still the one that may decide.
+/// Whether the server replies correctly and is still a primary.
 async fn probe(connection: &mut MultiplexedConnection, generation: u64) -> bool {
-    // A word that only this probe's reply has: on a connection that lost a reply, every later call would get the reply
-    // of another.
-    let word = RandomState::new().hash_one(generation);
+    // A unique word: on a connection that lost a reply, every later call would get the reply of another.
+    let nonce = RandomState::new().hash_one(generation);
     let mut probe = redis::pipe();
-    probe.cmd("PING").arg(word).cmd("ROLE").ignore_errors();
+    probe.cmd("PING").arg(nonce).cmd("ROLE").ignore_errors();
     let replies: RedisResult<Vec<RedisResult<Value>>> = probe.query_async(connection).await;
     let Ok([Ok(echo), role]) = replies.as_deref() else {
         return false;
     };
-    matches!(redis::from_redis_value_ref::<u64>(echo), Ok(echo) if echo == word) && is_primary(role)
+    matches!(redis::from_redis_value_ref::<u64>(echo), Ok(echo) if echo == nonce)
+        && is_primary(role)
 }
 
-/// Whether a server that says this of its role may decide: not a replica, whose state is late and whose word binds nobody.
-/// One that is not allowed to say is taken for a primary; a replica would refuse to write.
+/// Whether a server with this reply to `ROLE` is a primary. A replica's state is stale and its decisions bind no other
+/// node. A server that does not permit `ROLE` counts as a primary; a replica would refuse to write.
 fn is_primary(role: &RedisResult<Value>) -> bool {
     let Ok(Value::Array(parts)) = role else {
         return true;

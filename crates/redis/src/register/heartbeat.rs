@@ -1,15 +1,15 @@
-//! A beat as text: words in an order that stays, to which later versions add at the end.
+//! Heartbeats as text: space-separated fields in a fixed order. Later versions append fields.
 //!
-//! Must not know: where it is kept.
+//! Must not know: where it is stored.
 
 use tollgate_store::register::{Heartbeat, NodeId, NodeLoad};
 
-/// Says which way of writing this is. A version that has to change what is written here writes another word, and then this
-/// one knows of its nodes only that they are there.
+/// Version of the text format. A version with an incompatible format changes this field; older nodes then count its
+/// nodes without reading them.
 const FORMAT: &str = "1";
 
-pub(super) fn write(beat: &Heartbeat) -> String {
-    let load = beat.load.numbers().map(|n| n.to_string()).join(",");
+pub(super) fn write(heartbeat: &Heartbeat) -> String {
+    let load = heartbeat.load.numbers().map(|n| n.to_string()).join(",");
     let Heartbeat {
         node,
         secret_fingerprint: fingerprint,
@@ -17,21 +17,21 @@ pub(super) fn write(beat: &Heartbeat) -> String {
         generation,
         version,
         ..
-    } = beat;
+    } = heartbeat;
     let version = Heartbeat::sanitize_version(version);
     format!("{FORMAT} {node} {fingerprint:016x} {policy:016x} {generation} {version} {load}")
 }
 
 pub(super) fn read(text: &str) -> Option<Heartbeat> {
-    let mut words = text.split(' ');
-    if words.next()? != FORMAT {
+    let mut fields = text.split(' ');
+    if fields.next()? != FORMAT {
         return None;
     }
-    let mut digits = || u64::from_str_radix(words.next()?, 16).ok();
+    let mut digits = || u64::from_str_radix(fields.next()?, 16).ok();
     let (node, fingerprint, policy) = (NodeId(digits()?), digits()?, digits()?);
-    let generation = words.next()?.parse().ok()?;
-    let version = Heartbeat::sanitize_version(words.next()?);
-    let numbers = words.next()?.split(',').map(str::parse);
+    let generation = fields.next()?.parse().ok()?;
+    let version = Heartbeat::sanitize_version(fields.next()?);
+    let numbers = fields.next()?.split(',').map(str::parse);
     let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
     let load = NodeLoad::from_numbers(numbers);
     Some(Heartbeat {
@@ -48,7 +48,7 @@ pub(super) fn read(text: &str) -> Option<Heartbeat> {
 mod tests {
     use super::*;
 
-    fn beat() -> Heartbeat {
+    fn heartbeat() -> Heartbeat {
         Heartbeat {
             node: NodeId(0xfeed),
             secret_fingerprint: u64::MAX,
@@ -59,25 +59,25 @@ mod tests {
         }
     }
 
-    /// If this fails, nodes of two versions do not understand each other.
+    /// If this fails, nodes of two versions cannot read each other's heartbeats.
     #[test]
-    fn a_beat_is_written_the_same_in_every_version() {
+    fn a_heartbeat_has_the_same_text_in_every_version() {
         let text = "1 000000000000feed ffffffffffffffff 0000000000000007 3 0.6.0 1,2,3,4";
-        assert_eq!(write(&beat()), text);
-        assert_eq!(read(text), Some(beat()));
+        assert_eq!(write(&heartbeat()), text);
+        assert_eq!(read(text), Some(heartbeat()));
     }
 
     #[test]
-    fn later_versions_may_add_words_and_numbers_and_earlier_ones_know_fewer() {
+    fn later_versions_may_append_fields_and_earlier_ones_have_fewer() {
         let later = "1 feed ffffffffffffffff 7 3 0.6.0 1,2,3,4,99 zone=eu";
-        assert_eq!(read(later), Some(beat()));
+        assert_eq!(read(later), Some(heartbeat()));
         let earlier = "1 feed ffffffffffffffff 7 3 0.6.0 1";
         let of_earlier = read(earlier).unwrap();
         assert_eq!(of_earlier.load, NodeLoad::from_numbers([1]));
     }
 
     #[test]
-    fn what_is_no_beat_is_not_read() {
+    fn an_invalid_heartbeat_is_not_parsed() {
         for wrong in [
             "",
             "1",

@@ -1,8 +1,8 @@
-//! The register of a fleet over Redis: who is there and what its operators have said, in one place that every node finds.
+//! The register of a fleet in Redis: its live nodes and the operators' entries.
 //!
-//! One script does all of it, on the server's clock. Everything lies under one tag: in a cluster in one slot, of several
-//! independent servers on the one that the fleet's name draws. The name is not made of the secret, so that nodes with
-//! different secrets see each other. Must not know: what entries say, connections.
+//! One script implements all calls, on the server's clock. All keys share one hash tag: in a cluster they are in one
+//! slot, and with several servers on the one that the fleet's name selects. The name does not depend on the secret, so
+//! that nodes with different secrets see each other. Must not know: what entries mean, connections.
 
 mod heartbeat;
 mod reply;
@@ -24,19 +24,19 @@ use crate::store::{RedisStore, StoreInner};
 use crate::topology::HashSlot;
 use crate::wire::ScriptCall;
 
-/// The most entries in one reply.
+/// The largest number of entries in one reply.
 const PAGE: usize = 256;
-/// The most replies that one question takes: as many as there can be entries, and some that were put meanwhile.
+/// The largest number of pages of one read: all entries, and some that are put meanwhile.
 const MOST_PAGES: usize = 2 * MAX_ENTRIES / PAGE;
-/// The longest that a node can be said to live without being heard of: as in the script.
+/// The longest lease of a node, as in the script.
 const LONGEST_LIFE: Nanos = Nanos::from_secs(60);
-/// The longest that one call may take. No decision waits for it.
+/// The longest time that one call may take. No decision waits for it.
 const DEADLINE: Duration = Duration::from_millis(500);
 
 /// A fleet's register in Redis or Valkey, over the connections of a store.
 #[derive(Clone, Debug)]
 pub struct RedisRegister {
-    shared: Arc<StoreInner>,
+    inner: Arc<StoreInner>,
     slot: HashSlot,
     keys: Vec<Vec<u8>>,
     deadline: Duration,
@@ -46,20 +46,20 @@ impl RedisRegister {
     /// The register of this fleet, on the servers of this store.
     #[must_use]
     pub fn new(store: &RedisStore, fleet: &FleetName) -> Self {
-        let shared = Arc::clone(store.inner());
-        // A colon is in no digest, so no key of a caller lies under this tag.
+        let inner = Arc::clone(store.inner());
+        // A digest contains no colon, so no caller's key has this tag.
         let tag = format!("fleet:{fleet}");
         let parts = ["nodes", "lives", "mark", "said", "order", "ends", "marks"];
         let named = |part| format!("tg1:{{{tag}}}:{part}").into_bytes();
         Self {
-            slot: shared.topology().slot_of_name(tag.as_bytes()),
+            slot: inner.topology().slot_of_name(tag.as_bytes()),
             keys: parts.map(named).into(),
-            shared,
+            inner,
             deadline: DEADLINE,
         }
     }
 
-    /// The same, whose calls may take this long.
+    /// Sets the deadline of each call.
     #[must_use]
     pub const fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -73,44 +73,48 @@ impl RedisRegister {
     ) -> Result<RegisterReply, StoreError> {
         let request = ScriptCall::for_register(keys, args);
         let until = Instant::now() + self.deadline;
-        let topology = self.shared.topology();
+        let topology = self.inner.topology();
         let reply: Value = topology.call(self.slot, &request, until).await?;
         RegisterReply::read(reply).ok_or_else(|| {
             topology.discard_connection(self.slot, &request);
             StoreError::new(
                 StoreErrorKind::InvalidReply,
-                "the reply is not one of a register",
+                "the reply is not a register reply",
             )
         })
     }
 
-    async fn page(&self, from: RegisterCursor, goes_on: bool) -> Result<RegisterReply, StoreError> {
+    async fn page(
+        &self,
+        from: RegisterCursor,
+        is_continuation: bool,
+    ) -> Result<RegisterReply, StoreError> {
         let args = vec![
             b"entries".to_vec(),
             number(from.epoch),
             number(from.version),
-            number(goes_on.into()),
+            number(is_continuation.into()),
             number(PAGE as u64),
         ];
         self.call(self.keys.clone(), args).await
     }
 
-    /// Page by page: what is put meanwhile comes on a later one, since its version is higher.
+    /// Reads page by page. An entry that is put meanwhile is on a later page, because its version is higher.
     async fn all_entries(
         &self,
         since: Option<RegisterCursor>,
     ) -> Result<RegisterSnapshot, StoreError> {
         let mut from = since.unwrap_or_default();
-        let mut said: Option<RegisterSnapshot> = None;
+        let mut snapshot: Option<RegisterSnapshot> = None;
         for _ in 0..MOST_PAGES {
-            let page = match self.page(from, said.is_some()).await? {
+            let page = match self.page(from, snapshot.is_some()).await? {
                 RegisterReply::Entries(page) => page,
-                // It has lost everything between two pages.
+                // The register has lost everything between two pages.
                 RegisterReply::EpochChanged => {
-                    (from, said) = (RegisterCursor::default(), None);
+                    (from, snapshot) = (RegisterCursor::default(), None);
                     continue;
                 }
-                _ => return Err(misplaced()),
+                _ => return Err(unexpected_reply()),
             };
             let EntryPage {
                 cursor: mark,
@@ -120,7 +124,7 @@ impl RedisRegister {
                 entries,
             } = page;
             let last = entries.last().map(|entry| entry.version);
-            let all = said.get_or_insert_with(|| RegisterSnapshot {
+            let all = snapshot.get_or_insert_with(|| RegisterSnapshot {
                 is_complete: is_whole,
                 lost_after,
                 ..RegisterSnapshot::default()
@@ -129,7 +133,7 @@ impl RedisRegister {
             all.cursor = mark;
             match last.filter(|_| has_more) {
                 Some(version) => from = RegisterCursor { version, ..mark },
-                None => return Ok(said.unwrap_or_default()),
+                None => return Ok(snapshot.unwrap_or_default()),
             }
         }
         let detail = "entries are put faster than they can be read";
@@ -138,12 +142,16 @@ impl RedisRegister {
 }
 
 impl Register for RedisRegister {
-    fn heartbeat<'a>(&'a self, beat: &'a Heartbeat, life: Nanos) -> RegisterFuture<'a, MemberList> {
+    fn heartbeat<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+        life: Nanos,
+    ) -> RegisterFuture<'a, MemberList> {
         let args = vec![
             b"beat".to_vec(),
-            beat.node.to_string().into_bytes(),
+            heartbeat.node.to_string().into_bytes(),
             millis(life.min(LONGEST_LIFE)),
-            heartbeat::write(beat).into_bytes(),
+            heartbeat::write(heartbeat).into_bytes(),
             number(MAX_NODES as u64),
             millis(ENTRY_TTL),
         ];
@@ -151,7 +159,7 @@ impl Register for RedisRegister {
             match self.call(self.keys.clone(), args).await? {
                 RegisterReply::Members(roll) => Ok(roll),
                 RegisterReply::Full => Err(tollgate_store::register::too_many_nodes()),
-                _ => Err(misplaced()),
+                _ => Err(unexpected_reply()),
             }
         })
     }
@@ -161,7 +169,7 @@ impl Register for RedisRegister {
         Box::pin(async move {
             match self.call(self.keys.clone(), args).await? {
                 RegisterReply::Left => Ok(()),
-                _ => Err(misplaced()),
+                _ => Err(unexpected_reply()),
             }
         })
     }
@@ -173,27 +181,27 @@ impl Register for RedisRegister {
     fn put<'a>(
         &'a self,
         from: NodeId,
-        act: u64,
-        changes: &'a [RegisterPut],
+        put_number: u64,
+        puts: &'a [RegisterPut],
     ) -> RegisterFuture<'a, RegisterCursor> {
         Box::pin(async move {
-            validate_puts(changes)?;
+            validate_puts(puts)?;
             let mut args = vec![
                 b"put".to_vec(),
-                number(act),
+                number(put_number),
                 number(MAX_ENTRIES as u64),
                 millis(ENTRY_TTL),
                 millis(TOMBSTONE_TTL),
             ];
-            for change in changes {
-                let how: &[u8] = match change.mode {
+            for put in puts {
+                let mode: &[u8] = match put.mode {
                     PutMode::Set => b"set",
                     PutMode::SetIfAbsent => b"absent",
                     PutMode::Remove => b"remove",
                 };
-                let left = change.expires_in.map(millis).unwrap_or_default();
-                let (name, body) = (change.name.as_bytes(), &*change.body);
-                args.extend([how.to_vec(), left, name.to_vec(), body.to_vec()]);
+                let expires_in = put.expires_in.map(millis).unwrap_or_default();
+                let (name, body) = (put.name.as_bytes(), &*put.body);
+                args.extend([mode.to_vec(), expires_in, name.to_vec(), body.to_vec()]);
             }
             let mut keys = self.keys.clone();
             let last = keys.first().map(|first| {
@@ -204,7 +212,7 @@ impl Register for RedisRegister {
             match self.call(keys, args).await? {
                 RegisterReply::Cursor(mark) => Ok(mark),
                 RegisterReply::Full => Err(tollgate_store::register::too_many_entries()),
-                _ => Err(misplaced()),
+                _ => Err(unexpected_reply()),
             }
         })
     }
@@ -214,14 +222,14 @@ fn number(n: u64) -> Vec<u8> {
     n.to_string().into_bytes()
 }
 
-/// Whole milliseconds, rounded up: what holds for a moment holds.
+/// Whole milliseconds, rounded up, at least 1.
 fn millis(span: Nanos) -> Vec<u8> {
     number(span.as_nanos().div_ceil(1_000_000).max(1))
 }
 
-fn misplaced() -> StoreError {
+fn unexpected_reply() -> StoreError {
     StoreError::new(
         StoreErrorKind::InvalidReply,
-        "the reply belongs to another question",
+        "the reply belongs to another command",
     )
 }

@@ -1,4 +1,4 @@
-//! What the register's script answers, read with distrust. Must not know: what was asked.
+//! Parses replies of the register's script; every field is validated. Must not know: which command was sent.
 
 use redis::Value;
 use tollgate_core::Nanos;
@@ -11,19 +11,19 @@ use super::heartbeat;
 /// Digits of an instant or a version.
 const DIGITS: usize = 16;
 
-/// An answer of the script.
+/// A reply of the script.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RegisterReply {
     Members(MemberList),
     Left,
     Entries(EntryPage),
-    /// It is not the register that the question goes on about.
+    /// The epoch differs from that of the previous page.
     EpochChanged,
     Cursor(RegisterCursor),
     Full,
 }
 
-/// Some entries.
+/// One page of entries.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EntryPage {
     pub(super) cursor: RegisterCursor,
@@ -39,21 +39,21 @@ impl RegisterReply {
             return None;
         };
         let mut values = values.into_iter();
-        let word = bytes(values.next()?)?;
-        let read = match &*word {
+        let tag = bytes(values.next()?)?;
+        let read = match &*tag {
             b"left" => Self::Left,
             b"other" => Self::EpochChanged,
             b"full" => Self::Full,
-            b"mark" => Self::Cursor(mark(&mut values)?),
+            b"mark" => Self::Cursor(cursor(&mut values)?),
             b"roll" => {
                 let now = integer(values.next()?)?;
-                let mark = mark(&mut values)?;
-                Self::Members(roll(now, mark, values.next()?)?)
+                let cursor = cursor(&mut values)?;
+                Self::Members(member_list(now, cursor, values.next()?)?)
             }
             b"said" => {
                 let now = integer(values.next()?)?;
                 Self::Entries(EntryPage {
-                    cursor: mark(&mut values)?,
+                    cursor: cursor(&mut values)?,
                     is_complete: integer(values.next()?)? == 1,
                     lost_after: match values.next()? {
                         Value::Int(-1) => None,
@@ -69,32 +69,32 @@ impl RegisterReply {
     }
 }
 
-fn mark(values: &mut impl Iterator<Item = Value>) -> Option<RegisterCursor> {
+fn cursor(values: &mut impl Iterator<Item = Value>) -> Option<RegisterCursor> {
     Some(RegisterCursor {
         epoch: integer(values.next()?)?,
         version: integer(values.next()?)?,
     })
 }
 
-fn roll(now: u64, mark: RegisterCursor, beats: Value) -> Option<MemberList> {
-    let Value::Array(beats) = beats else {
+fn member_list(now: u64, cursor: RegisterCursor, heartbeats: Value) -> Option<MemberList> {
+    let Value::Array(heartbeats) = heartbeats else {
         return None;
     };
-    let mut unread = 0_usize;
-    let mut nodes = Vec::with_capacity(beats.len());
-    for one in beats {
-        // A node whose beat makes no sense to this version is there all the same.
-        match bytes(one).and_then(|bytes| seen(now, &bytes)) {
-            Some(seen) => nodes.push(seen),
-            None => unread = unread.saturating_add(1),
+    let mut unreadable = 0_usize;
+    let mut nodes = Vec::with_capacity(heartbeats.len());
+    for one in heartbeats {
+        // A node whose heartbeat this version cannot parse still counts.
+        match bytes(one).and_then(|bytes| registered_node(now, &bytes)) {
+            Some(registered_node) => nodes.push(registered_node),
+            None => unreadable = unreadable.saturating_add(1),
         }
     }
-    Some(MemberList::new(nodes, unread, mark))
+    Some(MemberList::new(nodes, unreadable, cursor))
 }
 
-fn seen(now: u64, bytes: &[u8]) -> Option<RegisteredNode> {
-    let (heard, text) = bytes.split_at_checked(DIGITS)?;
-    let age = now.saturating_sub(digits(heard)?);
+fn registered_node(now: u64, bytes: &[u8]) -> Option<RegisteredNode> {
+    let (instant, text) = bytes.split_at_checked(DIGITS)?;
+    let age = now.saturating_sub(digits(instant)?);
     Some(RegisteredNode {
         heartbeat: heartbeat::read(std::str::from_utf8(text).ok()?)?,
         age: Nanos::from_millis(age),
@@ -119,7 +119,7 @@ fn entry(now: u64, name: Vec<u8>, value: &[u8]) -> Option<RegisterEntry> {
     let (ends, body) = rest.split_at_checked(DIGITS)?;
     let left = match digits(ends)? {
         0 => None,
-        // Not yet tidied away: it holds for no time at all.
+        // Expired but not deleted yet: no time is left.
         ends => Some(Nanos::from_millis(ends.saturating_sub(now))),
     };
     let is_bounded = name.len() <= MAX_NAME_LEN && body.len() <= MAX_BODY_LEN;
@@ -140,7 +140,7 @@ fn digits(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A number, as an integer or as digits.
+/// An integer, or its decimal digits.
 fn integer(value: Value) -> Option<u64> {
     match value {
         Value::Int(n) => u64::try_from(n).ok(),
@@ -165,30 +165,38 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_cannot_be_read_are_there_all_the_same() {
-        let heard = "0000000000001000";
-        let known = format!("{heard}1 feed 1 7 3 0.6.0 5");
-        let later = format!("{heard}2 {{\"node\":9}}");
-        let beats = Value::Array(vec![bulk(&known), bulk(&later), bulk("x"), Value::Nil]);
+    fn nodes_with_an_unreadable_heartbeat_are_counted() {
+        let instant = "0000000000001000";
+        let readable = format!("{instant}1 feed 1 7 3 0.6.0 5");
+        let later = format!("{instant}2 {{\"node\":9}}");
+        let heartbeats = Value::Array(vec![bulk(&readable), bulk(&later), bulk("x"), Value::Nil]);
         let reply = vec![
             bulk("roll"),
             Value::Int(1_250),
             Value::Int(9),
             bulk("4"),
-            beats,
+            heartbeats,
         ];
-        let Some(RegisterReply::Members(roll)) = RegisterReply::read(Value::Array(reply)) else {
-            panic!("it is a roll");
+        let Some(RegisterReply::Members(member_list)) = RegisterReply::read(Value::Array(reply))
+        else {
+            panic!("it is a member list");
         };
-        assert_eq!((roll.nodes.len(), roll.unreadable, roll.count()), (1, 3, 4));
-        assert_eq!(roll.nodes[0].age, Nanos::from_millis(250));
-        assert_eq!(roll.load.in_flight, 5);
+        assert_eq!(
+            (
+                member_list.nodes.len(),
+                member_list.unreadable,
+                member_list.count()
+            ),
+            (1, 3, 4)
+        );
+        assert_eq!(member_list.nodes[0].age, Nanos::from_millis(250));
+        assert_eq!(member_list.load.in_flight, 5);
         let (epoch, version) = (9, 4);
-        assert_eq!(roll.cursor, RegisterCursor { epoch, version });
+        assert_eq!(member_list.cursor, RegisterCursor { epoch, version });
     }
 
     #[test]
-    fn entries_say_how_long_they_will_hold() {
+    fn entries_report_their_time_to_live() {
         let entry = |value: &str| entry(5_000, b"switch".to_vec(), value.as_bytes());
         let holds = entry("0000000000000007+0000000000000000body").unwrap();
         assert_eq!(
@@ -216,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn s_10_what_is_no_answer_is_not_read() {
+    fn s_10_an_invalid_register_reply_is_not_parsed() {
         let array = |values: &[Value]| RegisterReply::read(Value::Array(values.to_vec()));
         assert_eq!(array(&[bulk("left")]), Some(RegisterReply::Left));
         for wrong in [

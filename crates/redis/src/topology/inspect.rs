@@ -1,40 +1,39 @@
-//! What is unwise about the servers, found out once and told as data with words: that one follows another, that it may throw
-//! states away, that it is too old, that it is part of a cluster and was not called one.
+//! Warnings about servers: replica, eviction, low memory, old version, an undeclared cluster.
 //!
-//! Must not know: connections, what is done about it.
+//! Must not know: connections, how an operator reacts.
 
 use std::fmt;
 
-/// What was found.
+/// The kind of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServerWarningKind {
-    /// The server could not be asked.
+    /// The server did not reply.
     Unreachable,
-    /// The server may not be asked about itself.
+    /// The user may not call `INFO`.
     Silent,
-    /// It follows another server. It is not asked for decisions.
+    /// It is a replica. It is not used for decisions.
     Replica,
-    /// It throws states away when memory runs short, and what a client has spent with them.
+    /// It evicts states when memory is low. Each eviction refunds what a client has spent.
     Evicting,
-    /// It may run out of memory, and would then refuse to decide.
+    /// It may run out of memory and then refuse to decide.
     Bounded,
-    /// It is older than what is promised to work.
+    /// It is older than the oldest supported version.
     Old,
-    /// It is a node of a cluster, and the address does not say so: most keys would be refused.
+    /// It is a cluster node, but the address does not say so: most keys would be refused.
     Clustered,
-    /// The address says that it is a cluster, and it is not.
+    /// The address says cluster, but it is not a cluster node.
     NotClustered,
 }
 
-/// One thing that is unwise about one server.
+/// A warning about one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerWarning {
     /// The server, as `host:port` or a path.
     pub server: String,
-    /// What it is.
+    /// The kind.
     pub kind: ServerWarningKind,
-    /// What it is in words, and what to do about it.
+    /// The problem and its remedy, for people.
     pub message: String,
 }
 
@@ -44,10 +43,10 @@ impl fmt::Display for ServerWarning {
     }
 }
 
-/// The oldest version that is promised to work, of Redis. Every Valkey is newer.
-const OLDEST: (u32, u32) = (6, 2);
+/// The oldest supported version of Redis. Every Valkey is newer.
+const OLDEST_VERSION: (u32, u32) = (6, 2);
 
-/// What is unwise about a server that says this of itself in `INFO`.
+/// The warnings that follow from a server's `INFO`.
 pub(crate) fn server_warnings(
     server: &str,
     info: &str,
@@ -59,74 +58,75 @@ pub(crate) fn server_warnings(
             .find(|(key, _)| *key == name)
             .map(|(_, value)| value.trim())
     };
-    let mut found = Vec::new();
-    let mut find = |what, words: String| found.push(finding(server, what, words));
+    let mut warnings = Vec::new();
+    let mut warn = |kind, message: String| warnings.push(warning(server, kind, message));
     if field("role") == Some("slave") {
-        find(
+        warn(
             ServerWarningKind::Replica,
-            "it is a replica, and is not asked for decisions; name the primary, or sentinels"
+            "it is a replica and is not used for decisions; configure the primary or sentinels"
                 .to_owned(),
         );
     }
     let policy = field("maxmemory_policy").unwrap_or("noeviction");
     let limit = field("maxmemory").and_then(|bytes| bytes.parse::<u64>().ok());
     if policy != "noeviction" {
-        find(
+        warn(
             ServerWarningKind::Evicting,
             format!(
-                "maxmemory-policy is {policy}: a state that is thrown away forgives what was spent; set it to noeviction"
+                "maxmemory-policy is {policy}: evicting a state refunds what was spent; set it to noeviction"
             ),
         );
     } else if let Some(bytes) = limit.filter(|bytes| *bytes > 0) {
-        find(
+        warn(
             ServerWarningKind::Bounded,
             format!(
-                "maxmemory is {bytes} bytes: beyond it every decision is refused; leave room for 150 bytes a key"
+                "maxmemory is {bytes} bytes: beyond it every decision is refused; reserve 150 bytes per key"
             ),
         );
     }
     if let Some(version) = field("redis_version")
         && field("server_name") != Some("valkey")
-        && parsed(version).is_some_and(|version| version < OLDEST)
+        && parse_version(version).is_some_and(|version| version < OLDEST_VERSION)
     {
-        find(
+        warn(
             ServerWarningKind::Old,
-            format!("it is version {version}; 6.2 is the oldest that is tested"),
+            format!("version {version} is not supported; the oldest tested version is 6.2"),
         );
     }
     match (field("cluster_enabled"), is_cluster_expected) {
-        (Some("1"), false) => find(
+        (Some("1"), false) => warn(
             ServerWarningKind::Clustered,
-            "it is a node of a cluster; write redis+cluster:// in its address".to_owned(),
+            "it is a cluster node; use redis+cluster:// in its address".to_owned(),
         ),
-        (Some("0"), true) => find(
+        (Some("0"), true) => warn(
             ServerWarningKind::NotClustered,
-            "it is not a node of a cluster; write redis:// in its address".to_owned(),
+            "it is not a cluster node; use redis:// in its address".to_owned(),
         ),
         _ => {}
     }
-    found
+    warnings
 }
 
-/// A server that has not answered.
+/// The warning for a server that did not reply, or refused.
 pub(crate) fn no_answer_warning(server: &str, is_refused: bool) -> ServerWarning {
     if is_refused {
-        let words = "it does not let us ask INFO, so nothing is known about it; allow the command to the user";
-        return finding(server, ServerWarningKind::Silent, words.to_owned());
+        let message =
+            "the user may not call INFO, so it could not be inspected; permit the command";
+        return warning(server, ServerWarningKind::Silent, message.to_owned());
     }
-    let words = "it could not be asked; decisions go on without it until it is there";
-    finding(server, ServerWarningKind::Unreachable, words.to_owned())
+    let message = "it did not reply; decisions go on without it until it does";
+    warning(server, ServerWarningKind::Unreachable, message.to_owned())
 }
 
-fn finding(server: &str, what: ServerWarningKind, words: String) -> ServerWarning {
+fn warning(server: &str, kind: ServerWarningKind, message: String) -> ServerWarning {
     ServerWarning {
         server: server.to_owned(),
-        kind: what,
-        message: words,
+        kind,
+        message,
     }
 }
 
-fn parsed(version: &str) -> Option<(u32, u32)> {
+fn parse_version(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
@@ -135,19 +135,19 @@ fn parsed(version: &str) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    fn whats(info: &str, is_cluster_expected: bool) -> Vec<ServerWarningKind> {
+    fn kinds(info: &str, is_cluster_expected: bool) -> Vec<ServerWarningKind> {
         server_warnings("a:1", info, is_cluster_expected)
             .iter()
-            .map(|finding| finding.kind)
+            .map(|warning| warning.kind)
             .collect()
     }
 
     #[test]
-    fn each_thing_that_is_unwise_is_told() {
+    fn each_misconfiguration_gives_a_warning() {
         let well = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
-        assert_eq!(whats(well, false), []);
-        assert_eq!(whats(well, true), [ServerWarningKind::NotClustered]);
-        let with = |from: &str, to: &str| whats(&well.replace(from, to), false);
+        assert_eq!(kinds(well, false), []);
+        assert_eq!(kinds(well, true), [ServerWarningKind::NotClustered]);
+        let with = |from: &str, to: &str| kinds(&well.replace(from, to), false);
         assert_eq!(
             with("role:master", "role:slave"),
             [ServerWarningKind::Replica]
@@ -166,14 +166,14 @@ mod tests {
             with("cluster_enabled:0", "cluster_enabled:1"),
             [ServerWarningKind::Clustered]
         );
-        assert_eq!(whats("nonsense", false), []);
+        assert_eq!(kinds("nonsense", false), []);
     }
 
     #[test]
-    fn words_name_the_server_and_what_to_do() {
-        let found = server_warnings("10.0.0.1:6379", "maxmemory_policy:volatile-ttl", false);
-        let words = found[0].to_string();
-        assert!(words.starts_with("10.0.0.1:6379: "), "{words}");
-        assert!(words.contains("volatile-ttl") && words.contains("noeviction"));
+    fn a_warning_names_the_server_and_the_remedy() {
+        let warnings = server_warnings("10.0.0.1:6379", "maxmemory_policy:volatile-ttl", false);
+        let message = warnings[0].to_string();
+        assert!(message.starts_with("10.0.0.1:6379: "), "{message}");
+        assert!(message.contains("volatile-ttl") && message.contains("noeviction"));
     }
 }

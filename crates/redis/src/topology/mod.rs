@@ -1,8 +1,8 @@
-//! Which server has a key, and calling it there: one server, the one that sentinels name, a cluster, or several
-//! independent ones.
+//! The layout of the servers: finds a key's server and calls it. Single server, sentinels, cluster or independent
+//! shards.
 //!
-//! A call that may have been carried out is never made again, whatever the servers say afterwards. Who is asked next is
-//! found out in the background and never by a caller. Must not know: what is in a call, how replies are read.
+//! A call that may have been executed is never repeated. The next server is found in the background, never by a caller.
+//! Must not know: what is in a call, how replies are read.
 
 mod cluster;
 mod inspect;
@@ -30,18 +30,17 @@ use crate::wire::ScriptCall;
 
 pub use self::inspect::{ServerWarning, ServerWarningKind};
 
-/// What a call can reach together: a slot of a cluster, one of several servers, or all there is.
+/// The unit that one call can reach: a cluster slot, one of several servers, or the only server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HashSlot(u16);
 
 impl HashSlot {
-    /// Its number: of a slot, or of a server.
+    /// The number of the slot or of the server.
     pub(crate) const fn number(self) -> u16 {
         self.0
     }
 }
 
-/// The servers.
 #[derive(Debug)]
 pub(crate) enum Topology {
     Single(SingleServer),
@@ -51,32 +50,33 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    /// Starts connecting, and waits at most a few connection deadlines for the first connections to be up.
+    /// Starts connecting and waits at most a few connect deadlines for the first connections.
     pub(crate) async fn open(options: &RedisOptions) -> Result<Self, StoreError> {
         let ParsedAddress {
             layout: shape,
             template,
         } = ParsedAddress::parse(&options.address)?;
-        let dial = Connector::new(&template, options)?;
+        let connector = Connector::new(&template, options)?;
         Ok(match shape {
             AddressLayout::Single(endpoint) => {
-                Self::Single(SingleServer::open(&dial, endpoint, options.connections).await?)
+                Self::Single(SingleServer::open(&connector, endpoint, options.connections).await?)
             }
             AddressLayout::Sentinel { sentinels, master } => {
-                let asking = dial.with_credentials(options.sentinel_credentials.clone());
-                let finder = sentinel::SentinelClient::new(asking, sentinels, master);
-                Self::Sentinel(Sentinel::open(dial, finder, options.connections).await?)
+                let sentinel_connector =
+                    connector.with_credentials(options.sentinel_credentials.clone());
+                let client = sentinel::SentinelClient::new(sentinel_connector, sentinels, master);
+                Self::Sentinel(Sentinel::open(connector, client, options.connections).await?)
             }
             AddressLayout::Cluster(seeds) => {
-                Self::Cluster(Cluster::open(dial, seeds, options.connections).await?)
+                Self::Cluster(Cluster::open(connector, seeds, options.connections).await?)
             }
             AddressLayout::Shards(shards) => {
-                Self::Shards(Shards::open(&dial, shards, options.connections).await?)
+                Self::Shards(Shards::open(&connector, shards, options.connections).await?)
             }
         })
     }
 
-    /// Where a key with this tag is.
+    /// The slot of a key with this tag.
     pub(crate) fn slot_of(&self, tag: NameDigest) -> HashSlot {
         HashSlot(match self {
             Self::Single(_) | Self::Sentinel(_) => 0,
@@ -85,7 +85,7 @@ impl Topology {
         })
     }
 
-    /// Where a key is whose tag is a name that we have chosen.
+    /// The slot of a key with a literal hash tag.
     pub(crate) fn slot_of_name(&self, tag: &[u8]) -> HashSlot {
         HashSlot(match self {
             Self::Single(_) | Self::Sentinel(_) => 0,
@@ -94,69 +94,71 @@ impl Topology {
         })
     }
 
-    /// Calls a script where its keys are, once.
+    /// Calls a script on the server of its keys, once.
     pub(crate) async fn call(
         &self,
-        place: HashSlot,
+        slot: HashSlot,
         request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
         match self {
             Self::Single(single) => single.call(request, until).await,
             Self::Sentinel(sentinel) => sentinel.call(request, until).await,
-            Self::Cluster(cluster) => cluster.call(place.0, request, until).await,
-            Self::Shards(shards) => shards.call(place.0, request, until).await,
+            Self::Cluster(cluster) => cluster.call(slot.0, request, until).await,
+            Self::Shards(shards) => shards.call(slot.0, request, until).await,
         }
     }
 
-    /// The servers that decide, as far as they are known.
-    pub(crate) fn links(&self) -> Vec<Arc<ConnectionPool>> {
+    /// The pools of all known servers that decide.
+    pub(crate) fn pools(&self) -> Vec<Arc<ConnectionPool>> {
         match self {
-            Self::Single(single) => vec![single.link()],
-            Self::Sentinel(sentinel) => sentinel.link().into_iter().collect(),
-            Self::Cluster(cluster) => cluster.links(),
-            Self::Shards(shards) => shards.links(),
+            Self::Single(single) => vec![single.pool()],
+            Self::Sentinel(sentinel) => sentinel.pool().into_iter().collect(),
+            Self::Cluster(cluster) => cluster.pools(),
+            Self::Shards(shards) => shards.pools(),
         }
     }
 
-    /// Asks every server about itself, and says what is unwise.
-    pub(crate) async fn inspect(&self, within: Duration) -> Vec<ServerWarning> {
+    /// Queries `INFO` of every server and returns warnings.
+    pub(crate) async fn inspect(&self, timeout: Duration) -> Vec<ServerWarning> {
         let is_cluster = matches!(self, Self::Cluster(_));
-        let links = self.links();
-        let mut found = Vec::new();
-        if links.is_empty() {
-            found.push(inspect::no_answer_warning("the address", false));
+        let pools = self.pools();
+        let mut warnings = Vec::new();
+        if pools.is_empty() {
+            warnings.push(inspect::no_answer_warning("the address", false));
         }
-        for link in links {
-            let server = link.endpoint().to_string();
-            match link.query(&redis::cmd("INFO"), within).await {
+        for pool in pools {
+            let server = pool.endpoint().to_string();
+            match pool.query(&redis::cmd("INFO"), timeout).await {
                 Ok(info) => match redis::from_redis_value::<String>(info) {
-                    Ok(info) => found.extend(inspect::server_warnings(&server, &info, is_cluster)),
-                    Err(_unreadable) => found.push(inspect::no_answer_warning(&server, true)),
+                    Ok(info) => {
+                        warnings.extend(inspect::server_warnings(&server, &info, is_cluster));
+                    }
+                    Err(_unreadable) => warnings.push(inspect::no_answer_warning(&server, true)),
                 },
                 Err(error) => {
-                    found.push(inspect::no_answer_warning(&server, error.code().is_some()))
+                    warnings.push(inspect::no_answer_warning(&server, error.code().is_some()));
                 }
             }
         }
-        found
+        warnings
     }
 
-    /// After a reply that made no sense: whatever else comes on its connection is not to be trusted.
-    pub(crate) fn discard_connection(&self, place: HashSlot, request: &ScriptCall) {
-        let link = match self {
-            Self::Single(single) => Some(single.link()),
-            Self::Sentinel(sentinel) => sentinel.link(),
-            Self::Cluster(cluster) => cluster.owner(place.0),
-            Self::Shards(shards) => shards.link(place.0),
+    /// Discards the call's connection after an invalid reply: later replies on it cannot be trusted.
+    pub(crate) fn discard_connection(&self, slot: HashSlot, request: &ScriptCall) {
+        let pool = match self {
+            Self::Single(single) => Some(single.pool()),
+            Self::Sentinel(sentinel) => sentinel.pool(),
+            Self::Cluster(cluster) => cluster.owner(slot.0),
+            Self::Shards(shards) => shards.pool(slot.0),
         };
-        if let Some(link) = link {
-            link.discard_connection(request);
+        if let Some(pool) = pool {
+            pool.discard_connection(request);
         }
     }
 
-    /// Whether any server can be asked.
+    /// Whether any server is connected.
     pub(crate) fn is_connected(&self) -> bool {
-        self.links().iter().any(|link| link.is_connected())
+        self.pools().iter().any(|pool| pool.is_connected())
     }
 }

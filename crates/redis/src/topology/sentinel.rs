@@ -1,8 +1,8 @@
-//! The server that sentinels name. They are asked in the background, once a second and whenever the server seems to be
-//! gone or says that it only follows; callers never wait for them.
+//! The primary that sentinels name. A background task asks them once a second, and whenever the server seems
+//! unreachable or replies that it is a replica. Callers never wait for them.
 //!
-//! A server that is named is used only once it says itself that it is a primary: the link refuses replicas. Must not
-//! know: keys.
+//! A named server is used only after it has confirmed that it is a primary: the pool rejects replicas. Must not know:
+//! keys.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::pool::{CallMode, ConnectionPool, Connector};
 use crate::task::{SupervisedTask, jittered};
 use crate::wire::ScriptCall;
 
-/// How often the sentinels are asked when all is well: a primary that was cut off with us is left by then.
+/// How often the sentinels are asked without a reason. It bounds how long a partitioned primary is used.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The most that is waited between two questions while something is wrong.
+/// The longest pause between two queries while something is wrong.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The server of the moment, and the task that finds the next.
+/// The current primary, and the task that follows failovers.
 #[derive(Debug)]
 pub(crate) struct Sentinel {
     state: Arc<SentinelState>,
@@ -33,38 +33,38 @@ pub(crate) struct Sentinel {
 
 #[derive(Debug)]
 struct SentinelState {
-    dial: Connector,
+    connector: Connector,
     connections: usize,
     current: RwLock<Option<Arc<ConnectionPool>>>,
-    alarm: Arc<Notify>,
+    refresh_signal: Arc<Notify>,
     client: Mutex<SentinelClient>,
 }
 
 impl Sentinel {
     pub(super) async fn open(
-        dial: Connector,
-        finder: SentinelClient,
+        connector: Connector,
+        client: SentinelClient,
         connections: usize,
     ) -> Result<Self, StoreError> {
-        let shared = Arc::new(SentinelState {
-            dial,
+        let state = Arc::new(SentinelState {
+            connector,
             connections,
             current: RwLock::new(None),
-            alarm: Arc::new(Notify::new()),
-            client: Mutex::new(finder),
+            refresh_signal: Arc::new(Notify::new()),
+            client: Mutex::new(client),
         });
-        // Without an answer the store exists all the same, and the task goes on asking.
-        let _is_found = shared.update_primary().await;
-        let following = Arc::clone(&shared);
-        let follower = SupervisedTask::start(move || Arc::clone(&following).watch())?;
+        // Without a reply the store exists anyway, and the task keeps asking.
+        let _is_connected = state.update_primary().await;
+        let watching = Arc::clone(&state);
+        let watcher = SupervisedTask::start(move || Arc::clone(&watching).watch())?;
         Ok(Self {
-            state: shared,
-            _watcher: follower,
+            state,
+            _watcher: watcher,
         })
     }
 
-    pub(super) fn link(&self) -> Option<Arc<ConnectionPool>> {
-        self.state.link()
+    pub(super) fn pool(&self) -> Option<Arc<ConnectionPool>> {
+        self.state.pool()
     }
 
     pub(super) async fn call(
@@ -72,15 +72,15 @@ impl Sentinel {
         request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
-        let Some(link) = self.state.link() else {
-            self.state.alarm.notify_one();
-            let detail = "no sentinel has named a server";
+        let Some(pool) = self.state.pool() else {
+            self.state.refresh_signal.notify_one();
+            let detail = "no sentinel has named a primary";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
-        let called = link.call(request, CallMode::Plain, until).await;
+        let called = pool.call(request, CallMode::Plain, until).await;
         called.map_err(|failure| {
             if failure.hint != RoutingHint::None {
-                self.state.alarm.notify_one();
+                self.state.refresh_signal.notify_one();
             }
             failure.error
         })
@@ -88,74 +88,82 @@ impl Sentinel {
 }
 
 impl SentinelState {
-    fn link(&self) -> Option<Arc<ConnectionPool>> {
+    fn pool(&self) -> Option<Arc<ConnectionPool>> {
         let current = self.current.read();
         current.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn watch(self: Arc<Self>) {
         loop {
-            let _waited = tokio::time::timeout(ASK_EVERY, self.alarm.notified()).await;
+            let _waited = tokio::time::timeout(ASK_EVERY, self.refresh_signal.notified()).await;
             if !self.update_primary().await {
-                self.alarm.notify_one();
+                self.refresh_signal.notify_one();
             }
             tokio::time::sleep(jittered(PAUSE)).await;
         }
     }
 
-    /// Asks who the primary is, and uses it as soon as it can be used. Whether all is well.
+    /// Asks for the primary and uses it once it is connected. Returns whether all is well.
     async fn update_primary(&self) -> bool {
         let Some(named) = self.client.lock().await.find().await else {
             return false;
         };
-        let current = self.link();
-        if let Some(link) = &current
-            && *link.endpoint() == named
+        let current = self.pool();
+        if let Some(pool) = &current
+            && *pool.endpoint() == named
         {
-            return link.is_connected();
+            return pool.is_connected();
         }
-        let Ok(link) = ConnectionPool::start(&self.dial, named, self.connections, &self.alarm)
-        else {
+        let Ok(pool) = ConnectionPool::start(
+            &self.connector,
+            named,
+            self.connections,
+            &self.refresh_signal,
+        ) else {
             return false;
         };
-        link.wait_for_first_attempt().await;
-        let is_up = link.is_connected();
-        // One that is named before it has been promoted is not used yet, unless there is no other.
+        pool.wait_for_first_attempt().await;
+        let is_up = pool.is_connected();
+        // A server that is named before its promotion is not used yet, unless there is no other.
         if is_up || current.is_none() {
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-            *current = Some(Arc::new(link));
+            *current = Some(Arc::new(pool));
         }
         is_up
     }
 }
 
-/// Asks sentinels, the one that answered last first.
+/// Queries sentinels, the last one that replied first.
 #[derive(Debug)]
 pub(super) struct SentinelClient {
-    dial: Connector,
+    connector: Connector,
     sentinels: Vec<Endpoint>,
     master: String,
-    /// The connection to the first, while there is one.
+    /// The connection to the first sentinel, if there is one.
     connection: Option<MultiplexedConnection>,
 }
 
 impl SentinelClient {
-    pub(super) const fn new(dial: Connector, sentinels: Vec<Endpoint>, master: String) -> Self {
+    pub(super) const fn new(
+        connector: Connector,
+        sentinels: Vec<Endpoint>,
+        master: String,
+    ) -> Self {
         Self {
-            dial,
+            connector,
             sentinels,
             master,
             connection: None,
         }
     }
 
-    /// Whom the first sentinel names that answers.
+    /// The primary that the first replying sentinel names.
     async fn find(&mut self) -> Option<Endpoint> {
         for _ in 0..self.sentinels.len() {
             let first = self.sentinels.first()?.clone();
-            let patience = self.dial.deadline().saturating_mul(2);
-            let asked = tokio::time::timeout(patience, self.ask(&first)).await;
-            if let Ok(Ok(Some(named))) = asked {
+            let timeout = self.connector.deadline().saturating_mul(2);
+            let reply = tokio::time::timeout(timeout, self.ask(&first)).await;
+            if let Ok(Ok(Some(named))) = reply {
                 return Some(named);
             }
             self.connection = None;
@@ -168,13 +176,15 @@ impl SentinelClient {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
-                let credentials = self.dial.credentials().await?;
-                self.dial.connect(sentinel, credentials.as_ref()).await?
+                let credentials = self.connector.credentials().await?;
+                self.connector
+                    .connect(sentinel, credentials.as_ref())
+                    .await?
             }
         };
-        let mut question = redis::cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
-        let named: Option<(String, u16)> = question.query_async(&mut connection).await?;
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
+        let named: Option<(String, u16)> = command.query_async(&mut connection).await?;
         self.connection = Some(connection);
         Ok(named.map(|(host, port)| Endpoint::reported_by(&host, port, sentinel)))
     }

@@ -1,8 +1,8 @@
-//! Several independent servers that share the keys among them, each key's server decided here.
+//! Several independent servers that share the keys by rendezvous hashing.
 //!
-//! By rendezvous: every server draws a number for the key, and the highest has it. A server that is added takes its share
-//! from all, one that is taken away leaves its share to all, and no other key moves. Names decide, not addresses: a server
-//! that moves keeps its keys. Must not know: connections.
+//! Every server gets a score for the key, and the highest score owns it. A new server takes its share from all others;
+//! a removed server leaves its share to all others; no other key moves. Scores depend on names, not on addresses, so a
+//! server that gets another address keeps its keys. Must not know: connections.
 
 use std::hash::Hasher as _;
 use std::sync::Arc;
@@ -18,77 +18,78 @@ use crate::key_name::NameDigest;
 use crate::pool::{CallMode, ConnectionPool, Connector};
 use crate::wire::ScriptCall;
 
-/// The servers, and what each one's name contributes to its draws.
+/// The servers, and the hash of each name.
 #[derive(Debug)]
 pub(crate) struct Shards {
-    names: Vec<u64>,
-    links: Vec<Arc<ConnectionPool>>,
+    name_hashes: Vec<u64>,
+    pools: Vec<Arc<ConnectionPool>>,
 }
 
 impl Shards {
     pub(super) async fn open(
-        dial: &Connector,
+        connector: &Connector,
         shards: Vec<(String, Endpoint)>,
         connections: usize,
     ) -> Result<Self, StoreError> {
-        let alarm = Arc::new(Notify::new());
-        let names = shards.iter().map(|(name, _)| of_name(name)).collect();
-        let links = shards
+        let refresh_signal = Arc::new(Notify::new());
+        let name_hashes = shards.iter().map(|(name, _)| hash_name(name)).collect();
+        let pools = shards
             .into_iter()
             .map(|(_, endpoint)| {
-                ConnectionPool::start(dial, endpoint, connections, &alarm).map(Arc::new)
+                ConnectionPool::start(connector, endpoint, connections, &refresh_signal)
+                    .map(Arc::new)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        for link in &links {
-            link.wait_for_first_attempt().await;
+        for pool in &pools {
+            pool.wait_for_first_attempt().await;
         }
-        Ok(Self { names, links })
+        Ok(Self { name_hashes, pools })
     }
 
     pub(super) fn shard_of(&self, tag: NameDigest) -> u16 {
-        place(&self.names, tag)
+        select_shard(&self.name_hashes, tag)
     }
 
-    pub(super) fn links(&self) -> Vec<Arc<ConnectionPool>> {
-        self.links.clone()
+    pub(super) fn pools(&self) -> Vec<Arc<ConnectionPool>> {
+        self.pools.clone()
     }
 
-    pub(super) fn link(&self, place: u16) -> Option<Arc<ConnectionPool>> {
-        self.links.get(usize::from(place)).cloned()
+    pub(super) fn pool(&self, shard: u16) -> Option<Arc<ConnectionPool>> {
+        self.pools.get(usize::from(shard)).cloned()
     }
 
     pub(super) async fn call(
         &self,
-        place: u16,
+        shard: u16,
         request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
-        let Some(link) = self.links.get(usize::from(place)) else {
-            let detail = "there is no such server";
+        let Some(pool) = self.pools.get(usize::from(shard)) else {
+            let detail = "no such shard";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
-        let called = link.call(request, CallMode::Plain, until).await;
+        let called = pool.call(request, CallMode::Plain, until).await;
         called.map_err(|failure| failure.error)
     }
 }
 
-/// A name as a number. The same in every process and version: a key must be found again.
-fn of_name(name: &str) -> u64 {
+/// The hash of a name. It must be the same in every process and version, so that keys are found again.
+fn hash_name(name: &str) -> u64 {
     let mut hasher = SipHasher13::new();
     hasher.write(name.as_bytes());
     hasher.finish()
 }
 
-fn place(names: &[u64], tag: NameDigest) -> u16 {
-    let drawn = names
+fn select_shard(name_hashes: &[u64], tag: NameDigest) -> u16 {
+    let winner = name_hashes
         .iter()
         .zip(0_u16..)
-        .max_by_key(|(name, _)| mixed(tag.upper_half() ^ **name));
-    drawn.map_or(0, |(_, index)| index)
+        .max_by_key(|(name, _)| mix(tag.upper_half() ^ **name));
+    winner.map_or(0, |(_, index)| index)
 }
 
-/// Every bit of the answer depends on every bit of the question: splitmix64's last steps.
-const fn mixed(mut x: u64) -> u64 {
+/// Mixes all bits: the finalizer of splitmix64.
+const fn mix(mut x: u64) -> u64 {
     x ^= x >> 30;
     x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x ^= x >> 27;
@@ -103,8 +104,8 @@ mod tests {
     use super::*;
     use crate::key_name::KeyHashSecret;
 
-    fn names(names: &[&str]) -> Vec<u64> {
-        names.iter().map(|name| of_name(name)).collect()
+    fn hashes(names: &[&str]) -> Vec<u64> {
+        names.iter().map(|name| hash_name(name)).collect()
     }
 
     fn tags() -> Vec<NameDigest> {
@@ -116,10 +117,10 @@ mod tests {
 
     #[test]
     fn keys_are_shared_evenly() {
-        let names = names(&["north", "east", "south", "west"]);
+        let name_hashes = hashes(&["north", "east", "south", "west"]);
         let mut counts = [0_u32; 4];
         for tag in tags() {
-            counts[usize::from(place(&names, tag))] += 1;
+            counts[usize::from(select_shard(&name_hashes, tag))] += 1;
         }
         for count in counts {
             assert!((2_300..2_700).contains(&count), "{counts:?}");
@@ -127,15 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_taken_away_moves_only_its_own_keys() {
+    fn removing_a_server_moves_only_its_own_keys() {
         let (all, left) = (
-            names(&["north", "east", "south"]),
-            names(&["north", "south"]),
+            hashes(&["north", "east", "south"]),
+            hashes(&["north", "south"]),
         );
         for tag in tags() {
-            match place(&all, tag) {
-                0 => assert_eq!(place(&left, tag), 0),
-                2 => assert_eq!(place(&left, tag), 1),
+            match select_shard(&all, tag) {
+                0 => assert_eq!(select_shard(&left, tag), 0),
+                2 => assert_eq!(select_shard(&left, tag), 1),
                 _ => {}
             }
         }
@@ -143,20 +144,20 @@ mod tests {
 
     #[test]
     fn the_order_of_the_servers_does_not_matter() {
-        let (one, other) = (names(&["north", "east"]), names(&["east", "north"]));
+        let (one, other) = (hashes(&["north", "east"]), hashes(&["east", "north"]));
         for tag in tags() {
-            assert_eq!(place(&one, tag), 1 - place(&other, tag));
+            assert_eq!(select_shard(&one, tag), 1 - select_shard(&other, tag));
         }
     }
 
-    /// If this fails, keys in use would be looked for on other servers than they are on.
+    /// If this fails, keys would be looked up on other servers than before.
     #[test]
-    fn places_are_the_same_in_every_version() {
-        let names = names(&["north", "east", "south"]);
+    fn shards_of_keys_are_the_same_in_every_version() {
+        let name_hashes = hashes(&["north", "east", "south"]);
         let first: Vec<u16> = tags()
             .iter()
             .take(12)
-            .map(|tag| place(&names, *tag))
+            .map(|tag| select_shard(&name_hashes, *tag))
             .collect();
         assert_eq!(first, [0, 1, 1, 2, 1, 2, 2, 1, 1, 1, 2, 1]);
     }

@@ -1,4 +1,4 @@
-//! One server. Must not know: keys.
+//! A single server. Must not know: keys.
 
 use std::sync::Arc;
 
@@ -11,22 +11,23 @@ use crate::address::Endpoint;
 use crate::pool::{CallMode, ConnectionPool, Connector};
 use crate::wire::ScriptCall;
 
-/// The one server, at an address that stays. Whoever is behind it is found by connecting again.
+/// The server at a fixed address. A failover behind the address is found by reconnecting.
 #[derive(Debug)]
 pub(crate) struct SingleServer(Arc<ConnectionPool>);
 
 impl SingleServer {
     pub(super) async fn open(
-        dial: &Connector,
+        connector: &Connector,
         endpoint: Endpoint,
         connections: usize,
     ) -> Result<Self, StoreError> {
-        let link = ConnectionPool::start(dial, endpoint, connections, &Arc::new(Notify::new()))?;
-        link.wait_for_first_attempt().await;
-        Ok(Self(Arc::new(link)))
+        let pool =
+            ConnectionPool::start(connector, endpoint, connections, &Arc::new(Notify::new()))?;
+        pool.wait_for_first_attempt().await;
+        Ok(Self(Arc::new(pool)))
     }
 
-    pub(super) fn link(&self) -> Arc<ConnectionPool> {
+    pub(super) fn pool(&self) -> Arc<ConnectionPool> {
         Arc::clone(&self.0)
     }
 

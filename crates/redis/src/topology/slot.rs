@@ -1,9 +1,9 @@
-//! Which of a cluster's slots a tag lies in. Must not know: who has a slot.
+//! Hash slots of a cluster. Must not know: which node owns a slot.
 
-/// How many slots there are.
+/// Number of slots.
 pub(super) const SLOTS: usize = 16_384;
 
-/// CRC-16 with the polynomial 0x1021, a byte at a time.
+/// CRC-16 with polynomial 0x1021, as a byte table.
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
     let mut index = 0;
@@ -28,7 +28,7 @@ const TABLE: [u16; 256] = {
     table
 };
 
-/// The slot of what stands between the braces of a name.
+/// The slot of a hash tag, without its braces.
 pub(super) fn hash_slot(tag: &[u8]) -> u16 {
     let crc = tag.iter().fold(0_u16, |crc, byte| {
         let index = usize::from((crc >> 8) ^ u16::from(*byte));

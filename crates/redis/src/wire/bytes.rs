@@ -1,11 +1,12 @@
-//! Numbers as the scripts read them: fixed width, big-endian, 64 bits split at a billion. Must not know: what they count.
+//! Encodes numbers for the scripts: fixed width, big-endian, 64-bit numbers split at a billion. Must not know: what
+//! they count.
 
 const BILLION: u64 = 1_000_000_000;
 
 /// The longest blob.
 const ROOM: usize = 96;
 
-/// A blob under construction, on the stack.
+/// The packed arguments of one check, on the stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blob {
     bytes: [u8; ROOM],
@@ -34,7 +35,7 @@ impl Blob {
         self.with(&n.to_be_bytes())
     }
 
-    /// A count that is small by construction; what is not is far beyond any limit and means "very many".
+    /// A count that is small by construction. A larger one exceeds every limit, so it is capped.
     pub(super) fn count(self, n: u64) -> Self {
         self.small(u32::try_from(n).unwrap_or(u32::MAX))
     }
@@ -45,7 +46,7 @@ impl Blob {
         self.with(&bytes)
     }
 
-    /// Any number: five bytes of billions and four of the rest.
+    /// Any number: five bytes of billions, four bytes of remainder.
     pub(super) fn pair(self, n: u64) -> Self {
         self.split(n / BILLION, n % BILLION)
     }
@@ -63,7 +64,7 @@ impl Blob {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// The second byte, which says what is asked.
+    /// The operation code: the second byte.
     pub(super) const fn operation_mut(&mut self) -> &mut u8 {
         let [_, operation, ..] = &mut self.bytes;
         operation
@@ -82,7 +83,7 @@ impl Blob {
     }
 }
 
-/// A number from the two halves that a script sent, if they are what a script can send.
+/// A number from the two halves in a reply; `None` if they are invalid.
 pub(super) fn join_pair(high: i64, low: i64) -> Option<u64> {
     let (high, low) = (u64::try_from(high).ok()?, u64::try_from(low).ok()?);
     if low >= BILLION {

@@ -1,40 +1,40 @@
-//! The words of a call, one after the other in one piece of memory: a call has several, and most are short.
+//! The keys or arguments of a call, in one allocation: there are several, and most are short.
 //!
 //! Must not know: what they mean.
 
-/// Several words.
+/// A list of byte strings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallArguments {
-    /// Each word behind its length, in four bytes.
+    /// Each string after its length in four bytes.
     bytes: Vec<u8>,
     count: usize,
 }
 
-/// What a word's length takes.
+/// Bytes of a length.
 const LEN: usize = 4;
 
 impl CallArguments {
-    /// No words yet, and room for so many of so many bytes in all.
-    pub(crate) fn with_room(words: usize, bytes: usize) -> Self {
-        let room = words.saturating_mul(LEN).saturating_add(bytes);
+    /// An empty list with capacity for `arguments` strings of `bytes` bytes in total.
+    pub(crate) fn with_capacity(arguments: usize, bytes: usize) -> Self {
+        let capacity = arguments.saturating_mul(LEN).saturating_add(bytes);
         Self {
-            bytes: Vec::with_capacity(room),
+            bytes: Vec::with_capacity(capacity),
             count: 0,
         }
     }
 
-    /// One more.
-    pub(crate) fn push(&mut self, word: &[u8]) {
-        self.push_with(|bytes| bytes.extend_from_slice(word));
+    /// Appends a string.
+    pub(crate) fn push(&mut self, argument: &[u8]) {
+        self.push_with(|bytes| bytes.extend_from_slice(argument));
     }
 
-    /// One more, which is what is appended.
+    /// Appends a string that `append` writes.
     pub(crate) fn push_with(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(&[0; LEN]);
         append(&mut self.bytes);
         let len = self.bytes.len().saturating_sub(at).saturating_sub(LEN);
-        // Words are far shorter than four gigabytes: the longest are a policy's, which is bounded.
+        // Strings are far shorter than 4 GiB; the longest come from a policy, which is bounded.
         let len = u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();
         if let Some(place) = self.bytes.get_mut(at..at.saturating_add(LEN)) {
             place.copy_from_slice(&len);
@@ -42,46 +42,46 @@ impl CallArguments {
         self.count = self.count.saturating_add(1);
     }
 
-    /// How many there are.
+    /// The number of strings.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no strings.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// About how many bytes all of them have.
+    /// The approximate number of bytes of all strings.
     pub(crate) const fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// All of them, in order.
+    /// The strings, in order.
     #[must_use]
     pub fn iter(&self) -> ArgumentIter<'_> {
         ArgumentIter { rest: &self.bytes }
     }
 
-    /// The one at this position.
+    /// The string at this position.
     #[must_use]
     pub fn get(&self, position: usize) -> Option<&[u8]> {
         self.iter().nth(position)
     }
 
-    /// Whether the last one was there before.
+    /// Whether the last string occurred before.
     pub(crate) fn repeats_last(&self) -> bool {
         let before = self.count.saturating_sub(1);
         before > 0
             && self
                 .get(before)
-                .is_some_and(|last| self.iter().take(before).any(|word| word == last))
+                .is_some_and(|last| self.iter().take(before).any(|argument| argument == last))
     }
 }
 
-/// Words in order.
+/// Iterates over the strings of a call.
 #[derive(Clone, Debug)]
 pub struct ArgumentIter<'a> {
     rest: &'a [u8],
@@ -93,9 +93,9 @@ impl<'a> Iterator for ArgumentIter<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let (len, rest) = self.rest.split_first_chunk::<LEN>()?;
         let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
-        let (word, rest) = rest.split_at_checked(len)?;
+        let (argument, rest) = rest.split_at_checked(len)?;
         self.rest = rest;
-        Some(word)
+        Some(argument)
     }
 }
 
@@ -109,10 +109,10 @@ impl<'a> IntoIterator for &'a CallArguments {
 }
 
 impl<W: AsRef<[u8]>> FromIterator<W> for CallArguments {
-    fn from_iter<I: IntoIterator<Item = W>>(words: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = W>>(arguments: I) -> Self {
         let mut all = Self::default();
-        for word in words {
-            all.push(word.as_ref());
+        for argument in arguments {
+            all.push(argument.as_ref());
         }
         all
     }
@@ -123,25 +123,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_come_back_as_they_were() {
+    fn arguments_come_back_as_they_were() {
         let long = vec![b'x'; 70_000];
         let given: [&[u8]; 5] = [b"one", b"", b"\0\0\0\x05", &long, b"two"];
-        let words: CallArguments = given.iter().collect();
-        assert_eq!(words.len(), 5);
-        assert!(words.iter().eq(given));
-        assert_eq!(words.get(4), Some(&b"two"[..]));
-        assert_eq!(words.get(5), None);
+        let arguments: CallArguments = given.iter().collect();
+        assert_eq!(arguments.len(), 5);
+        assert!(arguments.iter().eq(given));
+        assert_eq!(arguments.get(4), Some(&b"two"[..]));
+        assert_eq!(arguments.get(5), None);
         assert!(CallArguments::default().is_empty() && CallArguments::default().get(0).is_none());
     }
 
     #[test]
-    fn a_word_that_was_there_before_is_seen() {
-        let mut words: CallArguments = [b"a", b"b"].iter().collect();
-        assert!(!words.repeats_last());
-        words.push(b"");
-        assert!(!words.repeats_last());
-        words.push(b"a");
-        assert!(words.repeats_last());
+    fn a_repeated_argument_is_noticed() {
+        let mut arguments: CallArguments = [b"a", b"b"].iter().collect();
+        assert!(!arguments.repeats_last());
+        arguments.push(b"");
+        assert!(!arguments.repeats_last());
+        arguments.push(b"a");
+        assert!(arguments.repeats_last());
         assert!(!CallArguments::default().repeats_last());
     }
 }

@@ -1,4 +1,4 @@
-//! An errand as one call of the lending script, and its reply as what was granted.
+//! Encodes a lease request as a call of the lease script, and decodes its reply.
 //!
 //! Must not know: connections, where a key is.
 
@@ -11,48 +11,48 @@ use super::bytes::Blob;
 use super::observed_state::ReplyReader;
 use super::script_call::ScriptCall;
 use crate::key_name::{KeyHashSecret, KeyName, leased_bucket_name};
-use crate::script::Which;
+use crate::script::ScriptKind;
 
-/// The bucket that slices of this limit are taken from. Nothing else can be lent.
+/// The bucket that leases of this limit are taken from. Other limits cannot be leased.
 #[must_use]
 pub fn leasable_bucket(limit: &Limit) -> Option<&TokenBucket> {
     limit.denying_bucket()
 }
 
 impl ScriptCall {
-    /// The call that runs an errand on a key. `now` is for tests that move time; without it the server's clock counts.
+    /// The call for a lease request on a key. `now` is for tests that move the time; `None` uses the server's clock.
     ///
     /// # Errors
-    /// The limit's algorithm cannot be lent from.
+    ///
+    /// The limit's algorithm cannot be leased from.
     pub fn for_lease(
         secret: KeyHashSecret,
         key: &StoreKey<'_>,
-        ruled: &IdentifiedLimit,
-        errand: &LeaseRequest<'_>,
+        limit: &IdentifiedLimit,
+        request: &LeaseRequest<'_>,
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
-        Self::for_named_lease(KeyName::new(secret, key, None), ruled, errand, now)
+        Self::for_named_lease(KeyName::new(secret, key, None), limit, request, now)
     }
 
-    /// The same for a key that has been named already.
+    /// The same for a key with a known name.
     pub(crate) fn for_named_lease(
-        named: KeyName,
-        ruled: &IdentifiedLimit,
-        errand: &LeaseRequest<'_>,
+        key_name: KeyName,
+        limit: &IdentifiedLimit,
+        request: &LeaseRequest<'_>,
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
-        let bucket = leasable_bucket(&ruled.limit).ok_or_else(unlendable)?;
-        let mut request = Self::empty(1, now);
-        request.which = Which::Lend;
-        request.set_first_tag(named.tag());
-        request
-            .keys
-            .push(&leased_bucket_name(&named.name(ruled.id)));
-        request.args.push(blob(bucket, errand).as_bytes());
-        for report in errand.reports {
-            request.args.push(report_blob(bucket, report).as_bytes());
+        let bucket = leasable_bucket(&limit.limit).ok_or_else(unsupported)?;
+        let mut call = Self::empty(1, now);
+        call.kind = ScriptKind::QuotaLease;
+        call.set_first_tag(key_name.tag());
+        call.keys
+            .push(&leased_bucket_name(&key_name.name(limit.id)));
+        call.args.push(blob(bucket, request).as_bytes());
+        for report in request.reports {
+            call.args.push(report_blob(bucket, report).as_bytes());
         }
-        Ok(request)
+        Ok(call)
     }
 }
 
@@ -60,36 +60,36 @@ fn burst(bucket: &TokenBucket) -> u64 {
     bucket.limit() / bucket.block().max(1)
 }
 
-fn blob(bucket: &TokenBucket, errand: &LeaseRequest<'_>) -> Blob {
+fn blob(bucket: &TokenBucket, request: &LeaseRequest<'_>) -> Blob {
     let block = bucket.block().max(1);
-    let spend = errand.direct_cost.div_ceil(block);
+    let spend = request.direct_cost.div_ceil(block);
     let operation = match spend {
         0 => 0,
         blocks if blocks > burst(bucket) => 2,
         _ => 1,
     };
-    let most_loans = u32::try_from(MAX_QUOTA_LEASES).unwrap_or(u32::MAX);
+    let max_leases = u32::try_from(MAX_QUOTA_LEASES).unwrap_or(u32::MAX);
     let blob = Blob::default()
         .pair(bucket.interval().as_nanos())
         .pair(burst(bucket))
         .pair(bucket.ceiling().as_nanos())
-        .small(most_loans)
+        .small(max_leases)
         .byte(operation)
         .pair(spend);
-    let (least, most, life, id) = errand.lease.map_or((0, 0, Nanos::ZERO, 0), |want| {
-        let least = want.min_units.div_ceil(block).max(1);
-        (least, want.max_units / block, want.duration, want.id.0)
+    let (min, max, duration, id) = request.lease.map_or((0, 0, Nanos::ZERO, 0), |lease| {
+        let min = lease.min_units.div_ceil(block).max(1);
+        (min, lease.max_units / block, lease.duration, lease.id.0)
     });
-    blob.byte(errand.lease.is_some().into())
+    blob.byte(request.lease.is_some().into())
         .id(id)
-        .pair(least)
-        .pair(most)
-        .pair(life.as_nanos())
+        .pair(min)
+        .pair(max)
+        .pair(duration.as_nanos())
 }
 
 fn report_blob(bucket: &TokenBucket, report: &LeaseReport) -> Blob {
     let block = bucket.block().max(1);
-    // A block that is spent in part may be spent on, unless this is all that will ever be.
+    // A partly spent block may still be spent on, so only a final report rounds up.
     let blocks = match report.is_last {
         true => report.spent.div_ceil(block),
         false => report.spent / block,
@@ -101,30 +101,31 @@ fn report_blob(bucket: &TokenBucket, report: &LeaseReport) -> Blob {
         .byte(report.is_last.into())
 }
 
-/// Reads the reply to an errand: what was granted, and how many states could not be read.
+/// Decodes the reply to a lease request: the grant, and the number of corrupt states.
 ///
 /// # Errors
+///
 /// The reply is not one that the script sends.
 pub fn decode_lease_grant(
     limit: &Limit,
-    errand: &LeaseRequest<'_>,
+    request: &LeaseRequest<'_>,
     reply: &[i64],
 ) -> Result<(LeaseGrant, u64), StoreError> {
-    let bucket = leasable_bucket(limit).ok_or_else(unlendable)?;
+    let bucket = leasable_bucket(limit).ok_or_else(unsupported)?;
     let mut reader = ReplyReader(reply.iter());
-    let read = read(bucket, errand, &mut reader).filter(|_| reader.int().is_none());
-    let garbled = || {
+    let parsed = parse(bucket, request, &mut reader).filter(|_| reader.int().is_none());
+    let invalid_reply = || {
         StoreError::new(
             StoreErrorKind::InvalidReply,
-            "the reply does not fit the errand",
+            "the reply does not match the lease request",
         )
     };
-    read.ok_or_else(garbled)
+    parsed.ok_or_else(invalid_reply)
 }
 
-fn read(
+fn parse(
     bucket: &TokenBucket,
-    errand: &LeaseRequest<'_>,
+    request: &LeaseRequest<'_>,
     reader: &mut ReplyReader<'_>,
 ) -> Option<(LeaseGrant, u64)> {
     let now = Timestamp::from_nanos(reader.pair()?);
@@ -133,33 +134,33 @@ fn read(
     let wait = Nanos::from_nanos(reader.pair()?);
     let spend = match decided {
         0 => Outcome::Allow,
-        1 if errand.direct_cost > 0 && !wait.is_zero() => Outcome::Deny { retry_after: wait },
-        2 if errand.direct_cost > 0 => Outcome::Never,
+        1 if request.direct_cost > 0 && !wait.is_zero() => Outcome::Deny { retry_after: wait },
+        2 if request.direct_cost > 0 => Outcome::Never,
         _ => return None,
     };
-    let most = errand
+    let max = request
         .lease
-        .map_or(0, |want| want.max_units / bucket.block().max(1));
-    let lent = reader.pair().filter(|blocks| *blocks <= most)?;
+        .map_or(0, |lease| lease.max_units / bucket.block().max(1));
+    let leased = reader.pair().filter(|blocks| *blocks <= max)?;
     let retry_after = Nanos::from_nanos(reader.pair()?);
     let (tat, out, fresh_at) = (reader.pair()?, reader.pair()?, reader.pair()?);
-    let wanted = errand.lease.filter(|_| spend.is_admitted());
-    if lent > 0 && wanted.is_none() {
+    let requested = request.lease.filter(|_| spend.is_admitted());
+    if leased > 0 && requested.is_none() {
         return None;
     }
-    let granted = LeaseGrant {
+    let grant = LeaseGrant {
         direct_outcome: spend,
-        units: lent.saturating_mul(bucket.block()),
-        duration: wanted.map_or(Nanos::ZERO, |want| want.duration),
+        units: leased.saturating_mul(bucket.block()),
+        duration: requested.map_or(Nanos::ZERO, |lease| lease.duration),
         retry_after,
         status: quota_lease::status_from_parts(bucket, tat, out, fresh_at, now),
     };
-    Some((granted, corrupt))
+    Some((grant, corrupt))
 }
 
-fn unlendable() -> StoreError {
+fn unsupported() -> StoreError {
     StoreError::new(
         StoreErrorKind::BadRequest,
-        "the limit's algorithm cannot be lent from",
+        "the limit's algorithm does not support leases",
     )
 }

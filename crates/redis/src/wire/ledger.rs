@@ -1,6 +1,6 @@
-//! What a script saw in a ledger of reservations.
+//! The part of a reply that describes a reservation.
 //!
-//! Must not know: batches, answers.
+//! Must not know: batches, how replies are decoded.
 
 use tollgate_core::limit::Quota;
 use tollgate_core::{Nanos, Receipt, Timestamp};
@@ -8,7 +8,7 @@ use tollgate_core::{Nanos, Receipt, Timestamp};
 use super::algorithm;
 use super::observed_state::ReplyReader;
 
-/// What a ledger said: the same numbers as in `lua/ledger.lua`.
+/// The status of a reservation: the same numbers as in `lua/ledger.lua`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LedgerStatus {
     Fresh,
@@ -21,13 +21,13 @@ pub(super) enum LedgerStatus {
     Unknown,
 }
 
-/// A ledger's part of the reply.
+/// The status of a reservation, as the script found it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LedgerReply {
     pub(super) status: LedgerStatus,
-    /// The charge that was reserved.
+    /// The reserved charge.
     pub(super) receipt: Receipt,
-    /// When the first of the reservations is forgotten.
+    /// When the first reservation is forgotten.
     pub(super) room_at: Timestamp,
 }
 
@@ -56,7 +56,7 @@ impl LedgerReply {
         })
     }
 
-    /// Time until something is forgotten, never none.
+    /// Time until a reservation is forgotten, at least 1 ns.
     pub(super) fn room_after(&self, now: Timestamp) -> Nanos {
         self.room_at.since(now).max(Nanos::from_nanos(1))
     }

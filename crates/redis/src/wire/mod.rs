@@ -1,6 +1,6 @@
-//! What goes over the wire: checks become a call, a reply becomes answers.
+//! The wire format: encodes checks as a script call and decodes its reply.
 //!
-//! Public only so that tests can send calls in bulk and with a time of their own. Must not know: connections.
+//! Public only so that tests can send calls in bulk and with their own time. Must not know: connections.
 
 mod algorithm;
 mod bytes;
@@ -11,13 +11,13 @@ mod observed_state;
 mod reply;
 mod script_call;
 
-pub use crate::script::{Script, Which};
+pub use crate::script::{Script, ScriptKind};
 pub use call_arguments::CallArguments;
 pub use lease_call::{decode_lease_grant, leasable_bucket};
 pub use reply::{BatchReply, decode};
 pub use script_call::ScriptCall;
 
-/// What is asked of a limit, as the scripts number it: the same as in `lua/begin.lua`.
+/// Operation codes: the same numbers as in `lua/begin.lua`.
 pub(crate) mod code {
     pub(crate) const LOOK: u8 = 0;
     pub(crate) const NEVER: u8 = 1;

@@ -1,12 +1,12 @@
-//! The state that a script saw, as core can decide on it, and the numbers of a reply that it is read from.
+//! The state that a script saw, in a form that core can decide on, and the reader of a reply's integers.
 //!
-//! Must not know: batches, answers, what the numbers of any algorithm mean.
+//! Must not know: batches, how replies are decoded, what the numbers of an algorithm mean.
 
 use tollgate_core::limit::State;
 
 use super::bytes::join_pair;
 
-/// The integers of a reply, read one after the other. Nothing is trusted: whatever does not fit is `None`.
+/// Reads the integers of a reply in order; `None` for an invalid value.
 #[derive(Debug)]
 pub(super) struct ReplyReader<'a>(pub(super) std::slice::Iter<'a, i64>);
 
@@ -24,27 +24,27 @@ impl ReplyReader<'_> {
         join_pair(high, low)
     }
 
-    /// A pair that is an instant in whole microseconds.
+    /// A pair that is an instant, in whole microseconds.
     pub(super) fn micros(&mut self) -> Option<u64> {
         Some(self.pair()? / 1_000)
     }
 }
 
-/// The state before a decision, and after it where core cannot tell from the state before.
+/// The state before a decision, and the state after it where core cannot derive it.
 #[derive(Debug)]
 pub(super) struct ObservedState {
-    /// What core decides on.
+    /// The state that core decides on.
     pub(super) before: State,
-    /// What core reports on if nothing was stored, if that is not the same.
+    /// The state to report if nothing was stored, if it differs from `before`.
     pub(super) unchanged: Option<State>,
-    /// What core reports on if the edit was stored, if not what follows from the state before.
+    /// The state to report if the edit was stored, if core cannot derive it from `before`.
     pub(super) changed: Option<State>,
-    /// Whether the lease that the operation is about is held.
+    /// Whether the operation's lease is held.
     pub(super) is_held: bool,
 }
 
 impl ObservedState {
-    /// A state that came back whole.
+    /// A state that the reply contains completely.
     pub(super) const fn whole(before: State) -> Self {
         Self {
             before,

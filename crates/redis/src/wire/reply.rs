@@ -1,7 +1,7 @@
-//! A reply as answers: what the script saw goes to core, and what core says is the answer.
+//! Decodes replies: core decides on the state that the script saw, and its result is the reply.
 //!
-//! The script's own judgement comes along too. If core's is another, either the reply is not from our script or a port is
-//! wrong, and the answer is an error, not a guess. Must not know: connections, how calls were encoded.
+//! The script's own outcome is in the reply too. If core disagrees, the reply is not from our script or a port is
+//! wrong, and decoding fails. Must not know: connections, how calls were encoded.
 
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::concurrency::LeaseId;
@@ -13,31 +13,32 @@ use super::algorithm;
 use super::ledger::{LedgerReply, LedgerStatus};
 use super::observed_state::{ObservedState, ReplyReader};
 
-/// What a batch was answered.
+/// The result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchReply {
-    /// The verdict.
-    pub verdict: BatchOutcome,
-    /// The server's time at the decision.
+    /// The outcome of the batch.
+    pub outcome: BatchOutcome,
+    /// The server's time of the decision.
     pub now: Timestamp,
-    /// How many states could not be read and were taken for absent.
+    /// How many states could not be parsed and counted as absent.
     pub corrupt: u64,
 }
 
-/// One check on its way from the reply to the answer.
+/// One decoded check.
 struct DecodedCheck {
-    seen: ObservedState,
+    observed: ObservedState,
     transition: Transition<Edit>,
     note: ReplyNote,
-    /// Judged, but never carried out.
+    /// Decided, but nothing is stored.
     is_peek: bool,
-    /// A receipt from before, to be answered again.
+    /// The receipt of an earlier charge, to be returned again.
     earlier: Option<Receipt>,
 }
 
-/// Reads the reply to a request for these checks, and fills in the answers.
+/// Decodes the reply to these checks into `answers`.
 ///
 /// # Errors
+///
 /// The reply is not one that the script sends.
 pub fn decode(
     checks: &[QuotaCheck<'_>],
@@ -45,22 +46,22 @@ pub fn decode(
     answers: &mut [StoreReply],
 ) -> Result<BatchReply, StoreError> {
     let mut reader = ReplyReader(reply.iter());
-    // Of most batches there is one, for which no room has to be made.
+    // Most batches have one check, for which nothing is allocated.
     let mut first = None;
     let mut others = Vec::with_capacity(checks.len().saturating_sub(1));
-    let keep = |judged| match &first {
-        None => first = Some(judged),
-        Some(_) => others.push(judged),
+    let keep = |decoded| match &first {
+        None => first = Some(decoded),
+        Some(_) => others.push(decoded),
     };
-    let decided = read(checks, &mut reader, keep).ok_or_else(garbled)?;
+    let batch = read(checks, &mut reader, keep).ok_or_else(invalid_reply)?;
     if reader.int().is_some() {
-        return Err(garbled());
+        return Err(invalid_reply());
     }
-    let judged = first.into_iter().chain(others);
-    for ((check, judged), answer) in checks.iter().zip(judged).zip(answers) {
-        *answer = judged.answer(&check.limit.limit, &decided);
+    let decoded = first.into_iter().chain(others);
+    for ((check, decoded), answer) in checks.iter().zip(decoded).zip(answers) {
+        *answer = decoded.answer(&check.limit.limit, &batch);
     }
-    Ok(decided)
+    Ok(batch)
 }
 
 fn read(
@@ -71,24 +72,24 @@ fn read(
     let now = Timestamp::from_nanos(reader.pair()?);
     let is_admitted = reader.int()?;
     let corrupt = reader.count()?;
-    let mut verdict = BatchOutcome::default();
+    let mut outcome = BatchOutcome::default();
     for check in checks {
-        let judged = DecodedCheck::read(check, reader, now)?;
-        verdict.add(judged.transition.outcome);
-        keep(judged);
+        let decoded = DecodedCheck::read(check, reader, now)?;
+        outcome.add(decoded.transition.outcome);
+        keep(decoded);
     }
-    let decided = BatchReply {
-        verdict,
+    let batch = BatchReply {
+        outcome,
         now,
         corrupt,
     };
-    (is_admitted == i64::from(verdict.is_admitted())).then_some(decided)
+    (is_admitted == i64::from(outcome.is_admitted())).then_some(batch)
 }
 
-fn garbled() -> StoreError {
+fn invalid_reply() -> StoreError {
     StoreError::new(
         StoreErrorKind::InvalidReply,
-        "the script's reply does not fit the request",
+        "the script's reply does not match the call",
     )
 }
 
@@ -102,8 +103,8 @@ impl DecodedCheck {
             _ => None,
         };
         let id = lease_of(check.op);
-        let seen = algorithm::observe(quota, reader, id)?;
-        let plan = CoreCall::new(check.op, ledger, seen.is_held, now)?;
+        let observed = algorithm::observe(quota, reader, id)?;
+        let core_call = CoreCall::new(check.op, ledger, observed.is_held, now)?;
         let nothing = |outcome| Transition {
             outcome,
             next: None,
@@ -113,36 +114,38 @@ impl DecodedCheck {
                 mark: 0,
             },
         };
-        let transition = match plan.op {
-            Ok(op) => check.limit.limit.decide(&seen.before, now, op).ok()?,
+        let transition = match core_call.op {
+            Ok(op) => check.limit.limit.decide(&observed.before, now, op).ok()?,
             Err(outcome) => nothing(outcome),
         };
         Some(Self {
-            seen,
+            observed,
             transition,
-            note: plan.note,
+            note: core_call.note,
             is_peek: matches!(check.op, Op::Peek(_)),
-            earlier: plan.earlier,
+            earlier: core_call.earlier,
         })
     }
 
-    fn answer(self, limit: &Limit, decided: &BatchReply) -> StoreReply {
+    fn answer(self, limit: &Limit, batch: &BatchReply) -> StoreReply {
         let Self {
-            seen, transition, ..
+            observed,
+            transition,
+            ..
         } = self;
         let outcome = transition.outcome;
-        // An edit without an admission is a correction, which was due whatever the others said.
-        let is_stored = decided.verdict.is_admitted() || !outcome.is_admitted();
+        // An edit by a check that denies is a correction, which is stored in any case.
+        let is_stored = batch.outcome.is_admitted() || !outcome.is_admitted();
         let state = if is_stored && !self.is_peek {
-            seen.changed.unwrap_or_else(|| {
-                let mut state = seen.before;
+            observed.changed.unwrap_or_else(|| {
+                let mut state = observed.before;
                 if let Some(edit) = transition.next {
                     state.apply(edit);
                 }
                 state
             })
         } else {
-            seen.unchanged.unwrap_or(seen.before)
+            observed.unchanged.unwrap_or(observed.before)
         };
         let receipt = match self.earlier {
             Some(receipt) => receipt,
@@ -151,7 +154,7 @@ impl DecodedCheck {
         };
         StoreReply {
             outcome,
-            status: limit.status(&state, decided.now),
+            status: limit.status(&state, batch.now),
             receipt,
             note: self.note,
         }
@@ -165,7 +168,7 @@ fn lease_of(op: Op) -> LeaseId {
     }
 }
 
-/// What core is asked, or the outcome that is certain without asking.
+/// The operation that core decides, or an outcome that is certain without core.
 struct CoreCall {
     op: Result<Op, Outcome>,
     note: ReplyNote,
@@ -177,7 +180,7 @@ impl CoreCall {
         if let Some(ledger) = ledger {
             return Self::from_ledger(op, &ledger, now);
         }
-        // Not a refusal: nothing was decided, and the note says why.
+        // Not a denial: nothing was decided, and the note tells why.
         if matches!(op, Op::Renew(_)) && !is_held {
             return Some(Self {
                 op: Err(Outcome::Allow),
@@ -194,13 +197,13 @@ impl CoreCall {
 
     fn from_ledger(op: Op, ledger: &LedgerReply, now: Timestamp) -> Option<Self> {
         let receipt = ledger.receipt;
-        let looking = Ok(Op::Spend(0));
-        let settling = |actual| Ok(Op::Settle { receipt, actual });
+        let peek = Ok(Op::Spend(0));
+        let settle = |actual| Ok(Op::Settle { receipt, actual });
         let (op, note) = match (ledger.status, op) {
             (LedgerStatus::Fresh, Op::Reserve { cost, .. }) => {
                 (Ok(Op::Spend(cost)), ReplyNote::Plain)
             }
-            (LedgerStatus::Known, Op::Reserve { .. }) => (looking, ReplyNote::AlreadyReserved),
+            (LedgerStatus::Known, Op::Reserve { .. }) => (peek, ReplyNote::AlreadyReserved),
             (LedgerStatus::Full, Op::Reserve { .. }) => {
                 let retry_after = ledger.room_after(now);
                 (
@@ -210,15 +213,15 @@ impl CoreCall {
             }
             (_, Op::Reserve { .. }) => return None,
             (LedgerStatus::Open, Op::SettleReserved { actual, .. }) => {
-                (settling(actual), ReplyNote::Plain)
+                (settle(actual), ReplyNote::Plain)
             }
             (LedgerStatus::Late, Op::SettleReserved { actual, .. }) => {
-                (settling(actual.max(receipt.cost)), ReplyNote::Plain)
+                (settle(actual.max(receipt.cost)), ReplyNote::Plain)
             }
-            (LedgerStatus::Open, Op::CancelReserved(_)) => (settling(0), ReplyNote::Plain),
-            (LedgerStatus::Closed, _) => (looking, ReplyNote::AlreadyClosed),
-            (LedgerStatus::Expired, _) => (looking, ReplyNote::ReservationExpired),
-            (LedgerStatus::Unknown, _) => (looking, ReplyNote::ReservationUnknown),
+            (LedgerStatus::Open, Op::CancelReserved(_)) => (settle(0), ReplyNote::Plain),
+            (LedgerStatus::Closed, _) => (peek, ReplyNote::AlreadyClosed),
+            (LedgerStatus::Expired, _) => (peek, ReplyNote::ReservationExpired),
+            (LedgerStatus::Unknown, _) => (peek, ReplyNote::ReservationUnknown),
             _ => return None,
         };
         let earlier = (note == ReplyNote::AlreadyReserved).then_some(receipt);

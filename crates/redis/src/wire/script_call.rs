@@ -1,4 +1,4 @@
-//! A batch of checks as one call of a script. Must not know: connections, replies.
+//! Encodes a batch of checks as one call of a script. Must not know: connections, replies.
 
 use tollgate_core::limit::Quota;
 use tollgate_core::reservation::ReservationId;
@@ -12,14 +12,14 @@ use super::call_arguments::CallArguments;
 use super::code;
 use crate::key_name::{KeyHashSecret, KeyName, NameDigest, ledger_name, undo_marker_name};
 use crate::options::ReservationRetention;
-use crate::script::Which;
+use crate::script::ScriptKind;
 
 /// One call of a script.
 #[derive(Debug)]
 pub struct ScriptCall {
     /// The script.
-    pub which: Which,
-    /// The keys it may touch.
+    pub kind: ScriptKind,
+    /// The keys that it accesses.
     pub keys: CallArguments,
     /// Its arguments.
     pub args: CallArguments,
@@ -27,66 +27,67 @@ pub struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// The call that decides these checks. `now` is for tests that move time; without it the server's clock counts.
+    /// The call that decides these checks. `now` is for tests that move the time; `None` uses the server's clock.
     ///
     /// # Errors
-    /// The batch makes no sense.
+    ///
+    /// The batch is invalid.
     pub fn new(
         secret: KeyHashSecret,
-        remembering: ReservationRetention,
+        retention: ReservationRetention,
         checks: &[QuotaCheck<'_>],
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
         let named = checks
             .iter()
             .map(|check| (check, KeyName::new(secret, &check.key, None)));
-        Self::for_named_checks(remembering, named, now)
+        Self::for_named_checks(retention, named, now)
     }
 
-    /// The same for checks whose keys have been named already.
+    /// The same for checks whose key names are known.
     pub(crate) fn for_named_checks<'a>(
-        remembering: ReservationRetention,
+        retention: ReservationRetention,
         checks: impl ExactSizeIterator<Item = (&'a QuotaCheck<'a>, KeyName)>,
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
         if checks.len() > MAX_CHECKS {
-            return Err(bad("too many checks in one batch"));
+            return Err(bad("too many checks in one batch, the maximum is 32"));
         }
         let mut request = Self::empty(checks.len(), now);
-        for (check, named) in checks {
-            request.add(remembering, check, named)?;
+        for (check, key_name) in checks {
+            request.add(retention, check, key_name)?;
         }
         Ok(request)
     }
 
-    /// The call that gives back what these checks were charged, by their receipts. However often it is made under one id,
-    /// they are given back once; a server remembers the id for `memory`.
+    /// The call that refunds these charges by their receipts. However often it is sent with one id, the charges are
+    /// refunded once; the server remembers the id for `memory`.
     pub(crate) fn for_undo<'a>(
-        remembering: ReservationRetention,
+        retention: ReservationRetention,
         charged: impl ExactSizeIterator<Item = (&'a QuotaCheck<'a>, KeyName, Receipt)>,
         id: u128,
         memory: Nanos,
     ) -> Result<Self, StoreError> {
         let mut request = Self::empty(charged.len(), None);
-        for (check, named, receipt) in charged {
-            // What has an id of its own is undone by that.
-            let by_id = match check.op {
+        for (check, key_name, receipt) in charged {
+            // Leases and reservations are undone by their own ids.
+            let own_undo = match check.op {
                 Op::Acquire { id, .. } => Some(Op::Release(id)),
                 Op::Reserve { id, .. } => Some(Op::CancelReserved(id)),
                 _ => None,
             };
-            if let Some(op) = by_id {
-                request.add(remembering, &QuotaCheck { op, ..*check }, named)?;
+            if let Some(op) = own_undo {
+                request.add(retention, &QuotaCheck { op, ..*check }, key_name)?;
                 continue;
             }
             let quota = check.limit.limit.quota();
-            let part = CheckEncoding {
+            let encoding = CheckEncoding {
                 op: Op::Settle { receipt, actual: 0 },
                 ledger_op: Some(code::UNDO),
                 flags: 0,
-                about: Some(receipt_blob(receipt, quota).pair(memory.as_nanos())),
+                charge: Some(receipt_blob(receipt, quota).pair(memory.as_nanos())),
             };
-            request.push(part, check, named, Some(SideKey::Marker(id)))?;
+            request.push(encoding, check, key_name, Some(SideKey::Marker(id)))?;
         }
         Ok(request)
     }
@@ -94,49 +95,49 @@ impl ScriptCall {
     /// A call of the register's script.
     pub(crate) fn for_register(keys: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> Self {
         Self {
-            which: Which::Register,
+            kind: ScriptKind::Register,
             keys: keys.into_iter().collect(),
             args: args.into_iter().collect(),
             first_tag: None,
         }
     }
 
-    /// A call of a script that wants these names and no arguments.
-    pub(crate) fn for_script(which: Which, named: KeyName, keys: &[Vec<u8>]) -> Self {
+    /// A call of a script with these keys and no arguments.
+    pub(crate) fn for_script(kind: ScriptKind, key_name: KeyName, keys: &[Vec<u8>]) -> Self {
         Self {
-            which,
+            kind,
             keys: keys.iter().collect(),
             args: CallArguments::default(),
-            first_tag: Some(named.tag()),
+            first_tag: Some(key_name.tag()),
         }
     }
 
-    /// Whether it asks for nothing.
+    /// Whether it contains no check.
     pub(crate) const fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
     pub(super) fn empty(checks: usize, now: Option<Timestamp>) -> Self {
         let mut args =
-            CallArguments::with_room(checks.saturating_add(1), checks.saturating_mul(ROOM));
+            CallArguments::with_capacity(checks.saturating_add(1), checks.saturating_mul(ROOM));
         match now {
             Some(now) => args.push(Blob::default().pair(now.as_nanos()).as_bytes()),
             None => args.push(&[]),
         }
         Self {
-            which: Which::All,
-            keys: CallArguments::with_room(checks, checks.saturating_mul(ROOM)),
+            kind: ScriptKind::All,
+            keys: CallArguments::with_capacity(checks, checks.saturating_mul(ROOM)),
             args,
             first_tag: None,
         }
     }
 
-    /// Says whose call it is.
+    /// Sets the tag that selects the connection, unless it is set.
     pub(super) fn set_first_tag(&mut self, tag: NameDigest) {
         self.first_tag.get_or_insert(tag);
     }
 
-    /// Which of so many connections the call belongs to: the same for the same first key.
+    /// The index of the connection for this call, of `places` connections: the same for the same first key.
     #[must_use]
     pub fn connection_index(&self, places: usize) -> usize {
         self.first_tag
@@ -145,113 +146,113 @@ impl ScriptCall {
 
     fn add(
         &mut self,
-        remembering: ReservationRetention,
+        retention: ReservationRetention,
         check: &QuotaCheck<'_>,
-        named: KeyName,
+        key_name: KeyName,
     ) -> Result<(), StoreError> {
         let quota = check.limit.limit.quota();
-        let part = CheckEncoding::new(check.op, quota, remembering);
-        let beside = part.ledger_op.is_some().then_some(SideKey::Ledger);
-        self.push(part, check, named, beside)
+        let encoding = CheckEncoding::new(check.op, quota, retention);
+        let side_key = encoding.ledger_op.is_some().then_some(SideKey::Ledger);
+        self.push(encoding, check, key_name, side_key)
     }
 
-    /// One check: its own key, and the one beside it where it has one.
+    /// Adds one check: its own key, and its side key if it has one.
     fn push(
         &mut self,
-        part: CheckEncoding,
+        encoding: CheckEncoding,
         check: &QuotaCheck<'_>,
-        named: KeyName,
-        beside: Option<SideKey>,
+        key_name: KeyName,
+        side_key: Option<SideKey>,
     ) -> Result<(), StoreError> {
-        self.first_tag.get_or_insert(named.tag());
+        self.first_tag.get_or_insert(key_name.tag());
         let quota = check.limit.limit.quota();
         let is_first = self.keys.is_empty();
         self.keys
-            .push_with(|bytes| named.append_name(check.limit.id, bytes));
+            .push_with(|bytes| key_name.append_name(check.limit.id, bytes));
         if self.keys.repeats_last() {
-            return Err(bad("the same key of the same limit twice in one batch"));
+            return Err(bad("duplicate key of one limit in the batch"));
         }
-        let mut blob = algorithm::encode(quota, part.op).ok_or_else(unsupported)?;
+        let mut blob = algorithm::encode(quota, encoding.op).ok_or_else(unsupported)?;
         let operation = blob.operation_mut();
-        let mut about = part.about;
-        if let (Some(ledger), Some(of)) = (part.ledger_op, about) {
-            about = Some(of.byte(*operation));
+        let mut charge = encoding.charge;
+        if let (Some(ledger), Some(of)) = (encoding.ledger_op, charge) {
+            charge = Some(of.byte(*operation));
             *operation = ledger;
         }
-        *operation |= part.flags;
-        let which = match (*operation, algorithm::script(quota)) {
-            _ if part.ledger_op.is_some() => Which::All,
-            (code::SPEND, Which::Buckets) => Which::Spend,
+        *operation |= encoding.flags;
+        let kind = match (*operation, algorithm::script(quota)) {
+            _ if encoding.ledger_op.is_some() => ScriptKind::All,
+            (code::SPEND, ScriptKind::Buckets) => ScriptKind::Spend,
             (_, script) => script,
         };
-        self.which = if is_first {
-            which
+        self.kind = if is_first {
+            kind
         } else {
-            self.which.and(which)
+            self.kind.covering(kind)
         };
         self.args.push(blob.as_bytes());
-        if let Some(about) = about {
-            self.args.push(about.as_bytes());
+        if let Some(charge) = charge {
+            self.args.push(charge.as_bytes());
         }
-        match beside {
+        match side_key {
             None => {}
-            Some(SideKey::Ledger) => self.keys.push(&ledger_name(&named.name(check.limit.id))),
+            Some(SideKey::Ledger) => self.keys.push(&ledger_name(&key_name.name(check.limit.id))),
             Some(SideKey::Marker(id)) => {
                 self.keys
-                    .push(&undo_marker_name(&named.name(check.limit.id), id));
+                    .push(&undo_marker_name(&key_name.name(check.limit.id), id));
             }
         }
         Ok(())
     }
 }
 
-/// About what a name takes, and what a limit takes as an argument.
+/// The approximate size of a name, and of a limit's arguments.
 const ROOM: usize = 40;
 
-/// What lies beside a state.
+/// A further key of a state.
 #[derive(Clone, Copy, Debug)]
 enum SideKey {
-    /// Its reservations.
+    /// The state's reservations.
     Ledger,
-    /// What says that a charge was given back under this id.
+    /// The marker that records the refund with this id.
     Marker(u128),
 }
 
-/// One check, taken apart.
+/// The encoding of one check.
 #[derive(Clone, Copy)]
 struct CheckEncoding {
-    /// What the algorithm is asked.
+    /// The operation for the algorithm.
     op: Op,
-    /// The operation on the ledger that goes first, if there is one.
+    /// The operation on the ledger that runs first, if any.
     ledger_op: Option<u8>,
     flags: u8,
-    /// The earlier charge that it is about, if it is about one.
-    about: Option<Blob>,
+    /// The earlier charge that the operation corrects, if any.
+    charge: Option<Blob>,
 }
 
 impl CheckEncoding {
-    fn new(op: Op, quota: &Quota, remembering: ReservationRetention) -> Self {
+    fn new(op: Op, quota: &Quota, retention: ReservationRetention) -> Self {
         let plain = |op| Self {
             op,
             ledger_op: None,
             flags: 0,
-            about: None,
+            charge: None,
         };
-        let reserved = |op, code, id: ReservationId, number, cost| Self {
+        let on_ledger = |op, code, id: ReservationId, number, cost| Self {
             op,
             ledger_op: Some(code),
             flags: 0,
-            about: Some(
+            charge: Some(
                 Blob::default()
                     .id(id.0)
                     .pair(number)
-                    .pair(remembering.retention.as_nanos())
-                    .small(remembering.max_records)
+                    .pair(retention.retention.as_nanos())
+                    .small(retention.max_records)
                     .pair(cost),
             ),
         };
-        // The receipt of a reserved charge is in the ledger, where the script finds it.
-        let settling = |actual| Op::Settle {
+        // The script finds the receipt of a reserved charge in the ledger.
+        let settle = |actual| Op::Settle {
             receipt: Receipt::default(),
             actual,
         };
@@ -261,24 +262,24 @@ impl CheckEncoding {
                 ..plain(Op::Spend(cost))
             },
             Op::Settle { receipt, actual } => Self {
-                about: Some(receipt_blob(receipt, quota).pair(actual)),
+                charge: Some(receipt_blob(receipt, quota).pair(actual)),
                 ..plain(op)
             },
             Op::Reserve { id, cost, hold } => {
-                reserved(Op::Spend(cost), code::RESERVE, id, hold.as_nanos(), cost)
+                on_ledger(Op::Spend(cost), code::RESERVE, id, hold.as_nanos(), cost)
             }
             Op::SettleReserved { id, actual } => {
-                reserved(settling(actual), code::SETTLE_RESERVED, id, actual, 0)
+                on_ledger(settle(actual), code::SETTLE_RESERVED, id, actual, 0)
             }
-            Op::CancelReserved(id) => reserved(settling(0), code::CANCEL_RESERVED, id, 0, 0),
+            Op::CancelReserved(id) => on_ledger(settle(0), code::CANCEL_RESERVED, id, 0, 0),
             op => plain(op),
         }
     }
 }
 
-/// The charge that is to be corrected, as its receipt says.
+/// The receipt of the charge to correct.
 fn receipt_blob(receipt: Receipt, quota: &Quota) -> Blob {
-    // So many steps of a mark are a second.
+    // Units of a mark per second.
     let step = algorithm::mark_nanos(quota);
     let second = 1_000_000_000 / step;
     Blob::default()
@@ -292,5 +293,5 @@ fn bad(detail: &'static str) -> StoreError {
 }
 
 fn unsupported() -> StoreError {
-    bad("the limit's algorithm does not know this operation")
+    bad("the limit's algorithm does not support this operation")
 }

@@ -1,4 +1,4 @@
-//! Several limits and several keys in one call: all are charged or none is, exactly as core's `decide_all` says.
+//! Several limits and several keys in one call: all are charged or none is, as core's `decide_all` decides.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -7,7 +7,7 @@ use redis::Connection;
 use tollgate_core::limit::{self, Limit, State, decide_all};
 use tollgate_core::{Receipt, Timestamp};
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey};
 use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
@@ -16,8 +16,8 @@ use crate::differential::BLANK;
 use crate::server_time::connection;
 use crate::trace::{self, Family, TestRng};
 
-/// The operation, if it means the same alone and in a batch.
-fn plain(op: Op) -> Option<Op> {
+/// The operation, if `decide_all` supports it.
+fn as_core_op(op: Op) -> Option<Op> {
     matches!(
         op,
         Op::Spend(_)
@@ -32,7 +32,7 @@ fn plain(op: Op) -> Option<Op> {
 }
 
 struct TracedLimit {
-    ruled: IdentifiedLimit,
+    limit: IdentifiedLimit,
     family: Family,
     span: u64,
     state: State,
@@ -40,15 +40,15 @@ struct TracedLimit {
     receipts: Vec<Receipt>,
 }
 
-/// Some limits share a key, as a user's minute and day do; others do not. `families` are what they may be.
-fn parts(dice: &mut TestRng, seed: u8, families: &[Family]) -> Vec<TracedLimit> {
-    (0..2 + dice.below(5))
+/// Some limits share a key, as a user's limits per minute and per day do. `families` are their possible algorithms.
+fn traced(rng: &mut TestRng, seed: u8, families: &[Family]) -> Vec<TracedLimit> {
+    (0..2 + rng.below(5))
         .map(|number| {
-            let family = dice.one_of(families);
-            let (limit, span): (Limit, u64) = trace::limit(dice, family);
+            let family = rng.one_of(families);
+            let (limit, span): (Limit, u64) = trace::limit(rng, family);
             let id = NonZeroU16::new(u16::try_from(number).unwrap() + 1).unwrap();
             TracedLimit {
-                ruled: IdentifiedLimit {
+                limit: IdentifiedLimit {
                     id: LimitId(id),
                     limit,
                 },
@@ -62,14 +62,29 @@ fn parts(dice: &mut TestRng, seed: u8, families: &[Family]) -> Vec<TracedLimit> 
         .collect()
 }
 
-fn operation(dice: &mut TestRng, part: &TracedLimit, now: Timestamp, is_spending: bool) -> Op {
-    let most = part.ruled.limit.status(&part.state, now).limit;
-    if is_spending && part.family != Family::Leases {
-        return Op::Spend(trace::cost(dice, most).clamp(1, most.max(1)));
+fn operation(
+    rng: &mut TestRng,
+    traced_limit: &TracedLimit,
+    now: Timestamp,
+    is_spending: bool,
+) -> Op {
+    let most = traced_limit
+        .limit
+        .limit
+        .status(&traced_limit.state, now)
+        .limit;
+    if is_spending && traced_limit.family != Family::Leases {
+        return Op::Spend(trace::cost(rng, most).clamp(1, most.max(1)));
     }
     loop {
-        let op = trace::operation(dice, part.family, most, part.span, &part.receipts);
-        if plain(op).is_some() {
+        let op = trace::operation(
+            rng,
+            traced_limit.family,
+            most,
+            traced_limit.span,
+            &traced_limit.receipts,
+        );
+        if as_core_op(op).is_some() {
             return op;
         }
     }
@@ -78,47 +93,50 @@ fn operation(dice: &mut TestRng, part: &TracedLimit, now: Timestamp, is_spending
 #[derive(Debug, Default)]
 struct BatchTally {
     admitted: u64,
-    refused: u64,
-    /// Charges that one limit would have made, but another refused.
+    denied: u64,
+    /// Charges that one limit would have made, but another denied.
     spared: u64,
-    which: BTreeMap<String, u64>,
+    scripts: BTreeMap<String, u64>,
 }
 
-/// One batch through core and through the server.
+/// Runs one batch through core and through the server.
 fn compare(
     connection: &mut Connection,
-    parts: &mut [TracedLimit],
+    traced: &mut [TracedLimit],
     ops: &[Op],
     now: Timestamp,
     tally: &mut BatchTally,
 ) {
-    let keys: Vec<[u8; 2]> = parts.iter().map(|part| part.key).collect();
-    let ruleds: Vec<IdentifiedLimit> = parts.iter().map(|part| part.ruled).collect();
+    let keys: Vec<[u8; 2]> = traced.iter().map(|traced_limit| traced_limit.key).collect();
+    let limits: Vec<IdentifiedLimit> = traced
+        .iter()
+        .map(|traced_limit| traced_limit.limit)
+        .collect();
     let checks: Vec<QuotaCheck<'_>> = ops
         .iter()
         .zip(&keys)
-        .zip(&ruleds)
-        .map(|((op, key), ruled)| QuotaCheck {
+        .zip(&limits)
+        .map(|((op, key), limit)| QuotaCheck {
             key: StoreKey::new(key).unwrap(),
-            limit: ruled,
+            limit,
             op: *op,
         })
         .collect();
-    let mut of_core: Vec<limit::StateCheck<'_>> = parts
+    let mut of_core: Vec<limit::StateCheck<'_>> = traced
         .iter_mut()
         .zip(ops)
-        .map(|(part, op)| limit::StateCheck {
-            limit: &part.ruled.limit,
-            state: &mut part.state,
-            op: plain(*op).unwrap(),
+        .map(|(traced_limit, op)| limit::StateCheck {
+            limit: &traced_limit.limit.limit,
+            state: &mut traced_limit.state,
+            op: as_core_op(*op).unwrap(),
         })
         .collect();
-    let (verdict, expected) = decide_all(&mut of_core, now).unwrap();
+    let (outcome, expected) = decide_all(&mut of_core, now).unwrap();
 
     let request =
         ScriptCall::new(SECRET, ReservationRetention::default(), &checks, Some(now)).unwrap();
     let mut call = redis::cmd("EVALSHA");
-    call.arg(&request.which.script().digest)
+    call.arg(&request.kind.script().digest)
         .arg(request.keys.len());
     for bytes in request.keys.iter().chain(&request.args) {
         call.arg(bytes);
@@ -126,7 +144,7 @@ fn compare(
     let reply: Vec<i64> = call.query(connection).unwrap();
     let mut answers = vec![BLANK; checks.len()];
     let decided = decode(&checks, &reply, &mut answers).unwrap();
-    assert_eq!(decided.verdict, verdict);
+    assert_eq!(decided.outcome, outcome);
     for (answer, expected) in answers.iter().zip(&expected) {
         assert_eq!(
             (answer.outcome, answer.status, answer.receipt, answer.note),
@@ -136,28 +154,28 @@ fn compare(
                 expected.receipt,
                 ReplyNote::Plain
             ),
-            "{ops:?} on {ruleds:?}"
+            "{ops:?} on {limits:?}"
         );
-        tally.spared += u64::from(!verdict.is_admitted() && expected.outcome.is_admitted());
+        tally.spared += u64::from(!outcome.is_admitted() && expected.outcome.is_admitted());
     }
     *tally
-        .which
-        .entry(format!("{:?}", request.which))
+        .scripts
+        .entry(format!("{:?}", request.kind))
         .or_default() += 1;
-    tally.admitted += u64::from(verdict.is_admitted());
-    tally.refused += u64::from(!verdict.is_admitted());
-    for (part, answer) in parts.iter_mut().zip(&expected) {
+    tally.admitted += u64::from(outcome.is_admitted());
+    tally.denied += u64::from(!outcome.is_admitted());
+    for (traced_limit, answer) in traced.iter_mut().zip(&expected) {
         if answer.receipt.cost > 0 {
-            part.receipts.push(answer.receipt);
+            traced_limit.receipts.push(answer.receipt);
         }
     }
 }
 
 #[test]
-fn batches_are_all_or_nothing_as_core_says() {
+fn batches_are_all_or_nothing_as_in_core() {
     let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
-    for which in Which::EACH {
+    for which in ScriptKind::DECIDING {
         let load = redis::cmd("SCRIPT")
             .arg("LOAD")
             .arg(which.script().text)
@@ -166,30 +184,34 @@ fn batches_are_all_or_nothing_as_core_says() {
     }
     let mut tally = BatchTally::default();
     for seed in 0..100_u8 {
-        let mut dice = TestRng::new(u64::from(seed) + 7);
+        let mut rng = TestRng::new(u64::from(seed) + 7);
         let families: &[Family] = match seed % 4 {
             0 => &[Family::Token, Family::Leaky],
             1 => &[Family::EACH[usize::from(seed / 4) % Family::EACH.len()]],
             _ => &Family::EACH,
         };
-        let mut parts = parts(&mut dice, seed, families);
-        let mut now = trace::usual(&mut dice);
+        let mut traced = traced(&mut rng, seed, families);
+        let mut now = trace::usual(&mut rng);
         for _ in 0..200 {
-            let span = parts.iter().map(|part| part.span).min().unwrap();
-            now = trace::instant(&mut dice, now, span).0;
-            let is_spending = dice.chance(60);
-            let ops: Vec<Op> = parts
+            let span = traced
                 .iter()
-                .map(|part| operation(&mut dice, part, now, is_spending))
+                .map(|traced_limit| traced_limit.span)
+                .min()
+                .unwrap();
+            now = trace::instant(&mut rng, now, span).0;
+            let is_spending = rng.chance(60);
+            let ops: Vec<Op> = traced
+                .iter()
+                .map(|traced_limit| operation(&mut rng, traced_limit, now, is_spending))
                 .collect();
-            compare(&mut connection, &mut parts, &ops, now, &mut tally);
+            compare(&mut connection, &mut traced, &ops, now, &mut tally);
         }
     }
     println!("{tally:?}");
-    assert!(tally.admitted > 100 && tally.refused > 100 && tally.spared > 100);
+    assert!(tally.admitted > 100 && tally.denied > 100 && tally.spared > 100);
     assert_eq!(
-        tally.which.len(),
-        Which::EACH.len(),
+        tally.scripts.len(),
+        ScriptKind::DECIDING.len(),
         "every script was called"
     );
 }

@@ -1,4 +1,5 @@
-//! The same trace through core and through the scripts: same outcome, remaining, times, receipts and notes, every step.
+//! The same trace through core and through the scripts: equal outcomes, remaining units, times, receipts and notes at
+//! every step.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -7,7 +8,7 @@ use redis::Connection;
 use tollgate_core::limit::{Limit, Quota};
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp, Window};
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
@@ -33,21 +34,21 @@ pub(crate) const BLANK: StoreReply = StoreReply {
     note: ReplyNote::Plain,
 };
 
-/// How often each thing occurred that a trace must contain.
+/// How often each required event occurred in the traces.
 type Coverage = BTreeMap<&'static str, u64>;
 
-/// One step of a trace, and what core says to it.
+/// One step of a trace, and core's reply to it.
 pub(crate) struct ExpectedStep {
-    pub(crate) ruled: IdentifiedLimit,
+    pub(crate) limit: IdentifiedLimit,
     pub(crate) key: [u8; 8],
     pub(crate) op: Op,
     pub(crate) now: Timestamp,
     pub(crate) expected: StoreReply,
 }
 
-/// Loads the scripts, possibly changed, and returns the digests to call them by.
+/// Loads the scripts, possibly changed, and returns their digests.
 pub(crate) fn load(connection: &mut Connection, change: impl Fn(&str) -> String) -> [String; 7] {
-    Which::EACH.map(|which| {
+    ScriptKind::DECIDING.map(|which| {
         redis::cmd("SCRIPT")
             .arg("LOAD")
             .arg(change(which.script().text))
@@ -63,7 +64,7 @@ pub(crate) fn first_limit(limit: Limit) -> IdentifiedLimit {
     }
 }
 
-/// Whether a whole number of nanoseconds is not the rate that was asked for, or a window not a whole number of seconds.
+/// Whether the interval or the window does not divide a day.
 fn does_not_divide(limit: &Limit) -> bool {
     let span = match limit.quota() {
         Quota::TokenBucket(bucket) => bucket.interval(),
@@ -79,34 +80,34 @@ fn does_not_divide(limit: &Limit) -> bool {
     !Nanos::DAY.as_nanos().is_multiple_of(span.as_nanos())
 }
 
-/// Plans a trace on one key by asking core, and counts what is in it.
+/// Plans a trace on one key by asking core, and counts its events.
 fn plan(
-    dice: &mut TestRng,
+    rng: &mut TestRng,
     family: Family,
     key: u64,
-    seen: &mut Coverage,
+    coverage: &mut Coverage,
 ) -> (ReservationRetention, Vec<ExpectedStep>) {
-    let mut count = |what, is_so: bool| *seen.entry(what).or_default() += u64::from(is_so);
-    let remembering = ReservationRetention {
-        retention: Nanos::from_nanos(dice.below(5_000_000_000)),
-        max_records: u32::try_from(dice.one_of(&[1, 3, 100])).unwrap(),
+    let mut count = |what, is_so: bool| *coverage.entry(what).or_default() += u64::from(is_so);
+    let retention = ReservationRetention {
+        retention: Nanos::from_nanos(rng.below(5_000_000_000)),
+        max_records: u32::try_from(rng.one_of(&[1, 3, 100])).unwrap(),
     };
-    let (mut limit, mut span) = trace::limit(dice, family);
-    let mut now = trace::usual(dice);
+    let (mut limit, mut span) = trace::limit(rng, family);
+    let mut now = trace::usual(rng);
     let mut model = Model::default();
     let mut receipts = Vec::new();
     let mut planned = Vec::with_capacity(STEPS_PER_TRACE);
     while planned.len() < STEPS_PER_TRACE {
-        if dice.chance(2) {
-            (limit, span) = trace::limit(dice, family);
+        if rng.chance(2) {
+            (limit, span) = trace::limit(rng, family);
             count("quota changed", true);
         }
-        let (next, step) = trace::instant(dice, now, span);
+        let (next, step) = trace::instant(rng, now, span);
         now = next;
         let before = model.status(&limit, now);
         count("window length changed", model.is_carried_over(&limit, now));
-        let op = trace::operation(dice, family, before.limit, span, &receipts);
-        let Some(expected) = model.step(&limit, now, op, remembering) else {
+        let op = trace::operation(rng, family, before.limit, span, &receipts);
+        let Some(expected) = model.step(&limit, now, op, retention) else {
             continue;
         };
         let receipt = expected.receipt;
@@ -126,58 +127,51 @@ fn plan(
         let charged_more = matches!(op, Op::Settle { receipt, actual } if actual > receipt.cost);
         count("settled upwards", charged_more && receipt.cost > 0);
         count("rate does not divide", does_not_divide(&limit));
-        count(
-            "given back",
-            matches!(op, Op::Settle { .. } | Op::Credit(_)) && gained,
-        );
+        let is_refund = matches!(op, Op::Settle { .. } | Op::Credit(_));
+        count("refunded", is_refund && gained);
         let overdrawn = matches!(op, Op::ChargeAlways(_)) && receipt.cost > before.remaining;
         count("overdraft", overdrawn);
         count(
             "beyond 2^53",
             before.limit > 1 << 53 || now.as_nanos() < 1 << 53,
         );
-        count(
-            "already reserved",
-            expected.note == ReplyNote::AlreadyReserved,
-        );
-        count(
-            "reservations full",
-            expected.note == ReplyNote::ReservationsFull,
-        );
-        count("already closed", expected.note == ReplyNote::AlreadyClosed);
-        count("expired", expected.note == ReplyNote::ReservationExpired);
-        let settled = matches!(op, Op::SettleReserved { .. }) && expected.note == ReplyNote::Plain;
+        let note = expected.note;
+        count("already reserved", note == ReplyNote::AlreadyReserved);
+        count("reservations full", note == ReplyNote::ReservationsFull);
+        count("already closed", note == ReplyNote::AlreadyClosed);
+        count("expired", note == ReplyNote::ReservationExpired);
+        let settled = matches!(op, Op::SettleReserved { .. }) && note == ReplyNote::Plain;
         count("reservation settled", settled);
-        count("not held", expected.note == ReplyNote::LeaseNotHeld);
+        count("not held", note == ReplyNote::LeaseNotHeld);
         planned.push(ExpectedStep {
-            ruled: first_limit(limit),
+            limit: first_limit(limit),
             key: key.to_be_bytes(),
             op,
             now,
             expected,
         });
     }
-    (remembering, planned)
+    (retention, planned)
 }
 
-/// Runs a trace in one pipeline. The error says where the scripts went another way.
+/// Runs a trace in one pipeline. The error tells where the scripts deviate.
 pub(crate) fn run(
     connection: &mut Connection,
     digests: &[String; 7],
-    remembering: ReservationRetention,
+    retention: ReservationRetention,
     planned: &[ExpectedStep],
 ) -> Result<(), String> {
     let mut pipe = redis::pipe();
     for step in planned {
         let check = QuotaCheck {
             key: StoreKey::new(&step.key).unwrap(),
-            limit: &step.ruled,
+            limit: &step.limit,
             op: step.op,
         };
-        let request = ScriptCall::new(SECRET, remembering, &[check], Some(step.now)).unwrap();
-        let digest = &digests[Which::EACH
+        let request = ScriptCall::new(SECRET, retention, &[check], Some(step.now)).unwrap();
+        let digest = &digests[ScriptKind::DECIDING
             .iter()
-            .position(|each| *each == request.which)
+            .position(|each| *each == request.kind)
             .unwrap()];
         pipe.cmd("EVALSHA").arg(digest).arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
@@ -188,7 +182,7 @@ pub(crate) fn run(
     for (position, (step, reply)) in planned.iter().zip(&replies).enumerate() {
         let check = QuotaCheck {
             key: StoreKey::new(&step.key).unwrap(),
-            limit: &step.ruled,
+            limit: &step.limit,
             op: step.op,
         };
         let mut answer = [BLANK];
@@ -197,13 +191,13 @@ pub(crate) fn run(
                 "step {position} at {:?}: {:?} on {:?}\n expected {:?}\n the reply is {reply:?}\n before that {}",
                 step.now,
                 step.op,
-                step.ruled.limit,
+                step.limit.limit,
                 step.expected,
                 planned[..position].iter().zip(&replies).rev().take(3).fold(
                     String::new(),
                     |all, (step, reply)| format!(
                         "{all}\n  {:?}: {:?} on {:?} -> {:?} {reply:?}",
-                        step.now, step.op, step.ruled.limit, step.expected
+                        step.now, step.op, step.limit.limit, step.expected
                     )
                 )
             )
@@ -222,17 +216,17 @@ fn compare(kind: ServerProgram, family: Family, steps: usize, must_occur: &[&str
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
     let digests = load(&mut connection, str::to_owned);
-    let mut seen = Coverage::new();
+    let mut coverage = Coverage::new();
     for seed in 0..(steps / STEPS_PER_TRACE) as u64 {
-        let mut dice = TestRng::new(seed + 1);
-        let (remembering, planned) = plan(&mut dice, family, seed, &mut seen);
-        if let Err(error) = run(&mut connection, &digests, remembering, &planned) {
+        let mut rng = TestRng::new(seed + 1);
+        let (retention, planned) = plan(&mut rng, family, seed, &mut coverage);
+        if let Err(error) = run(&mut connection, &digests, retention, &planned) {
             panic!("{kind:?} {family:?} seed {seed}: {error}");
         }
     }
-    println!("{kind:?} {family:?}: {steps} steps agree; {seen:?}");
+    println!("{kind:?} {family:?}: {steps} steps agree; {coverage:?}");
     for what in must_occur {
-        let times = seen.get(what).copied().unwrap_or(0);
+        let times = coverage.get(what).copied().unwrap_or(0);
         assert!(times > 0, "{family:?}: no trace had {what}");
     }
 }
@@ -248,7 +242,7 @@ const CLOCK: [&str; 6] = [
 const CHARGES: [&str; 10] = [
     "settled upwards",
     "rate does not divide",
-    "given back",
+    "refunded",
     "overdraft",
     "beyond 2^53",
     "already reserved",
@@ -343,27 +337,31 @@ fn every_promised_server_decides_as_core() {
     }
 }
 
-/// How many of twenty traces notice that a line of the scripts is wrong.
-fn caught(family: Family, right: &str, wrong: &str) -> u64 {
+/// How many of twenty traces notice a wrong line in the scripts.
+fn traces_that_catch(family: Family, right: &str, wrong: &str) -> u64 {
     let server = RedisServer::start(ServerProgram::Redis);
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
-    let has_line = |which: &Which| which.script().text.contains(right);
-    assert!(Which::EACH.iter().any(has_line), "no script says `{right}`");
+    let has_line = |kind: &ScriptKind| kind.script().text.contains(right);
+    assert!(
+        ScriptKind::DECIDING.iter().any(has_line),
+        "no script says `{right}`"
+    );
     let digests = load(&mut connection, |text| text.replace(right, wrong));
-    let mut caught = 0;
+    let mut traces_that_catch = 0;
     for seed in 0..20 {
-        let mut dice = TestRng::new(seed + 1);
-        let (remembering, planned) = plan(&mut dice, family, seed, &mut Coverage::new());
-        caught += u64::from(run(&mut connection, &digests, remembering, &planned).is_err());
+        let mut rng = TestRng::new(seed + 1);
+        let (retention, planned) = plan(&mut rng, family, seed, &mut Coverage::new());
+        traces_that_catch +=
+            u64::from(run(&mut connection, &digests, retention, &planned).is_err());
     }
-    caught
+    traces_that_catch
 }
 
-/// If reading a state as one Lua number went unnoticed, the comparison would prove nothing.
+/// If parsing a state as one Lua number went unnoticed, the comparison would prove nothing.
 #[test]
 fn a_script_that_reads_an_instant_as_one_number_is_caught() {
-    // In the script that spends, and in the one that does everything else with a bucket.
+    // In the script for plain spending, and in the one for all other operations on buckets.
     let changes = [
         (
             "th, tl = tonumber(string.sub(raw, 1, -10)) or 0, tonumber(string.sub(raw, -9))",
@@ -375,18 +373,25 @@ fn a_script_that_reads_an_instant_as_one_number_is_caught() {
         ),
     ];
     for (right, wrong) in changes {
-        assert!(caught(Family::Token, right, wrong) > 0, "{wrong}");
+        assert!(
+            traces_that_catch(Family::Token, right, wrong) > 0,
+            "{wrong}"
+        );
     }
 }
 
-/// The same of a counter that reads counts of another window as its own, and of one that carries them over only in words.
+/// The same for a counter that reads counts of another window length as its own, and for one that does not store the
+/// conversion.
 #[test]
-fn a_script_that_forgets_another_windows_length_is_caught() {
+fn a_script_that_ignores_another_windows_length_is_caught() {
     let changes = [
         ("elseif is_inherited then", "elseif false then"),
         ("is_over = is_inherited or", "is_over ="),
     ];
     for (right, wrong) in changes {
-        assert!(caught(Family::Counter, right, wrong) > 0, "{wrong}");
+        assert!(
+            traces_that_catch(Family::Counter, right, wrong) > 0,
+            "{wrong}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A server that is not one: it takes calls apart and answers as a test says; and a relay that loses replies.
+//! A fake server that parses calls and replies as a test says, and a relay that loses replies.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// Answers every script call with the same bytes. Ends when dropped.
+/// Replies to every script call with the same bytes. Ends when dropped.
 pub(crate) struct FakeServer {
     pub(crate) address: SocketAddr,
     pub(crate) calls: Arc<AtomicU64>,
@@ -17,12 +17,12 @@ pub(crate) struct FakeServer {
 }
 
 impl FakeServer {
-    /// No answer at all if there is none.
+    /// Sends no reply at all if `answer` is `None`.
     pub(crate) async fn replying(answer: Option<Vec<u8>>) -> Self {
         Self::replying_with(|_| answer).await
     }
 
-    /// The same with an answer that says where it listens.
+    /// The same with a reply that may contain its address.
     pub(crate) async fn replying_with(answer: impl FnOnce(SocketAddr) -> Option<Vec<u8>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -71,7 +71,7 @@ async fn serve(
                     calls.fetch_add(1, Ordering::SeqCst);
                     answer.clone().unwrap_or_default()
                 }
-                // As a node of a cluster it has every slot.
+                // As a cluster node it owns every slot.
                 b"CLUSTER" => {
                     let (host, port) = (address.ip().to_string(), address.port());
                     let length = host.len();
@@ -92,7 +92,7 @@ async fn serve(
     }
 }
 
-/// The name and the last word of the first whole command, and how many bytes it takes.
+/// The name and the last word of the first complete command, and its length in bytes.
 fn first_command(bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>, usize)> {
     let line = |from: usize| {
         let end = bytes
@@ -119,7 +119,7 @@ fn first_command(bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>, usize)> {
     Some((name, last, at))
 }
 
-/// Passes everything on to a server, and its replies back until told to lose them.
+/// Forwards everything to a server, and replies back until it is told to lose them.
 pub(crate) struct LossyRelay {
     pub(crate) address: SocketAddr,
     pub(crate) is_losing: Arc<AtomicBool>,
@@ -127,7 +127,7 @@ pub(crate) struct LossyRelay {
 }
 
 impl LossyRelay {
-    /// Loses replies in silence, or by ending the connection.
+    /// Loses replies silently, or by closing the connection.
     pub(crate) async fn to(server: SocketAddr, ends: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! What the store says when the server is gone, slow or silent: in time, truthfully, and without charging twice.
+//! The store's errors when the server is down, slow or silent: in time, of the right kind, and without charging twice.
 
 use std::net::TcpListener;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::server_time::{
     LONG_TIMEOUT, connection, decide_one, long_timeout_store, numbered_limit, slow_bucket,
 };
 
-/// Repeats a call until it is answered, for as long as a machine may reasonably take.
+/// Repeats a call until it succeeds, up to `LONG_TIMEOUT`.
 async fn until_answered(store: &RedisStore) -> Outcome {
     let limit = numbered_limit(1, slow_bucket(10));
     let answered = async {
@@ -72,13 +72,13 @@ async fn s_08_a_lost_reply_may_have_charged_and_is_not_repeated() {
         assert_eq!(
             until_answered(&store).await,
             Outcome::Allow,
-            "and the link recovers"
+            "and the connection recovers"
         );
     }
 }
 
 #[tokio::test]
-async fn s_03_a_server_that_comes_later_is_found() {
+async fn s_03_a_server_that_starts_later_is_found() {
     let address = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
@@ -98,14 +98,14 @@ async fn s_03_a_server_that_comes_later_is_found() {
 }
 
 #[tokio::test]
-async fn s_02_a_server_that_is_started_again_is_found_again() {
+async fn s_02_a_restarted_server_is_found_again() {
     let server = RedisServer::start(ServerProgram::Redis);
     let address = server.address();
     let store = long_timeout_store(server.url()).await;
     assert_eq!(until_answered(&store).await, Outcome::Allow);
     drop(server);
     let limit = numbered_limit(1, slow_bucket(10));
-    // Whatever was under way is lost, and then nothing is there to be asked.
+    // The call in flight is lost, and then no server can be reached.
     let gone = async {
         loop {
             let asked = decide_one(&store, "alice", &limit, Op::Spend(1)).await;
@@ -124,7 +124,7 @@ async fn s_02_a_server_that_is_started_again_is_found_again() {
 }
 
 #[tokio::test]
-async fn calls_beyond_the_bound_are_refused_at_once_and_silence_ends_at_the_deadline() {
+async fn calls_beyond_the_bound_fail_at_once_and_silence_ends_at_the_deadline() {
     let fake = FakeServer::replying(None).await;
     let mut options = RedisOptions::new(fake.url(), SECRET);
     options.connect_deadline = LONG_TIMEOUT;
@@ -152,7 +152,7 @@ async fn calls_beyond_the_bound_are_refused_at_once_and_silence_ends_at_the_dead
     );
 }
 
-/// All of these at once, in one task.
+/// Runs all futures concurrently in one task.
 async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut waiting: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Collections at their bound.
+//! Logs at their bound.
 
 use tollgate_core::limit::{Limit, State};
 use tollgate_core::sliding_log::{Log, LogEntry};
@@ -15,7 +15,7 @@ use crate::server_time::connection;
 
 const KEY: [u8; 8] = *b"the full";
 
-/// A log of almost as many entries as there may be, as core and as the script keep it.
+/// A log with almost the largest number of entries, as core and as the script store it.
 fn almost_full(from: u64) -> (Log, Vec<u8>) {
     let entries: Vec<LogEntry> = (0..9_950)
         .map(|n| LogEntry {
@@ -34,9 +34,9 @@ fn almost_full(from: u64) -> (Log, Vec<u8>) {
     (entries.into_iter().collect(), raw)
 }
 
-/// A log that is kept for a longer window than the one that charges it forgets its oldest entry rather than grow.
+/// A full log that is kept for a longer window than the charging limit's drops its oldest entry instead of growing.
 #[test]
-fn a_log_that_is_full_forgets_as_core_does() {
+fn a_full_log_drops_entries_as_core_does() {
     let long = SlidingLog::builder(10_000, Nanos::HOUR).build().unwrap();
     let short = SlidingLog::builder(10_000, Nanos::from_millis(1))
         .build()
@@ -45,12 +45,12 @@ fn a_log_that_is_full_forgets_as_core_does() {
     let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
     let digests = load(&mut connection, str::to_owned);
-    let remembering = ReservationRetention::default();
+    let retention = ReservationRetention::default();
     let mut now = Timestamp::from_secs(1_800_000_000);
     let (log, raw) = almost_full(now.as_nanos() / 1_000);
     now = now.after(Nanos::from_secs(9));
     let mut model = Model::of(State::Log(log));
-    let mut planned = Vec::new();
+    let mut steps = Vec::new();
     for step in 0..400_u64 {
         now = now.after(Nanos::from_micros(if step == 390 {
             3_595_000_000
@@ -62,9 +62,9 @@ fn a_log_that_is_full_forgets_as_core_does() {
             1 => (Limit::new(long), Op::Credit(2)),
             _ => (Limit::new(short), Op::Spend(1 + step % 2)),
         };
-        let expected = model.step(&limit, now, op, remembering).unwrap();
-        planned.push(ExpectedStep {
-            ruled: first_limit(limit),
+        let expected = model.step(&limit, now, op, retention).unwrap();
+        steps.push(ExpectedStep {
+            limit: first_limit(limit),
             key: KEY,
             op,
             now,
@@ -73,10 +73,10 @@ fn a_log_that_is_full_forgets_as_core_does() {
     }
     let check = QuotaCheck {
         key: StoreKey::new(&KEY).unwrap(),
-        limit: &planned[0].ruled,
-        op: planned[0].op,
+        limit: &steps[0].limit,
+        op: steps[0].op,
     };
-    let request = ScriptCall::new(SECRET, remembering, &[check], Some(now)).unwrap();
+    let request = ScriptCall::new(SECRET, retention, &[check], Some(now)).unwrap();
     let name = request.keys.get(0).unwrap();
     let set = redis::cmd("SET")
         .arg(name)
@@ -84,8 +84,8 @@ fn a_log_that_is_full_forgets_as_core_does() {
         .query::<()>(&mut connection);
     set.unwrap();
     let mut longest = 0;
-    for trace in planned.chunks(40) {
-        run(&mut connection, &digests, remembering, trace).unwrap();
+    for trace in steps.chunks(40) {
+        run(&mut connection, &digests, retention, trace).unwrap();
         let length: u64 = redis::cmd("STRLEN")
             .arg(name)
             .query(&mut connection)

@@ -62,14 +62,14 @@ async fn s_11_every_error_reply_is_one_kind_of_error() {
             .unwrap_err();
         assert_eq!(error.kind(), kind, "{line}: {error}");
         assert!(!error.to_string().contains("127.0.0.1"), "{error}");
-        // A script that is not known is sent along, and that is all; nothing else is sent a second time.
+        // An unknown script is sent once; nothing else is sent a second time.
         let calls = if line.starts_with("NOSCRIPT") { 2 } else { 1 };
         assert_eq!(fake.calls.load(Ordering::SeqCst), calls, "{line}");
     }
 }
 
 #[tokio::test]
-async fn s_10_replies_that_are_not_ours_are_garbled() {
+async fn s_10_replies_of_other_scripts_are_invalid() {
     let replies: [&[u8]; 14] = [
         b"$-1\r\n",
         b"*-1\r\n",
@@ -83,7 +83,7 @@ async fn s_10_replies_that_are_not_ours_are_garbled() {
         b"*6\r\n:-1\r\n:0\r\n:1\r\n:0\r\n:0\r\n:0\r\n",
         b"*6\r\n:1\r\n:0\r\n:1\r\n:0\r\n:9223372036854775807\r\n:0\r\n",
         b"*6\r\n:1\r\n:0\r\n:1\r\n:0\r\n:0\r\n:1000000000\r\n",
-        // It admits what core denies: a bucket that is a day in debt.
+        // Admits what core denies: a bucket with a debt of a day.
         b"*6\r\n:1\r\n:0\r\n:1\r\n:0\r\n:999999\r\n:0\r\n",
         b"*7\r\n:1\r\n:0\r\n:1\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
     ];
@@ -113,7 +113,7 @@ async fn s_10_replies_that_are_not_ours_are_garbled() {
     );
 }
 
-/// Whatever integers come, of whatever number: an answer or an error.
+/// Any number of any integers gives a reply or an error.
 #[test]
 fn s_10_no_integers_make_the_decoder_panic() {
     let window = FixedWindow::builder(5, Window::Epoch(Nanos::HOUR))
@@ -145,21 +145,21 @@ fn s_10_no_integers_make_the_decoder_panic() {
             },
         ),
     ];
-    let mut dice = TestRng::new(4);
+    let mut rng = TestRng::new(4);
     let mut answered = 0;
     for _ in 0..200_000 {
-        let (ruled, op) = dice.one_of(&limits);
+        let (limit, op) = rng.one_of(&limits);
         let check = QuotaCheck {
             key: StoreKey::new(b"alice").unwrap(),
-            limit: &ruled,
+            limit: &limit,
             op,
         };
-        let reply: Vec<i64> = (0..dice.below(24))
-            .map(|_| match dice.below(6) {
-                0 => dice.next().cast_signed(),
-                1 => dice.wide().cast_signed(),
-                2 => dice.below(2_000_000_000).cast_signed(),
-                _ => dice.below(3).cast_signed(),
+        let reply: Vec<i64> = (0..rng.below(24))
+            .map(|_| match rng.below(6) {
+                0 => rng.next().cast_signed(),
+                1 => rng.wide().cast_signed(),
+                2 => rng.below(2_000_000_000).cast_signed(),
+                _ => rng.below(3).cast_signed(),
             })
             .collect();
         answered += u64::from(decode(&[check], &reply, &mut [BLANK]).is_ok());

@@ -28,5 +28,5 @@ mod window_length_change;
 
 use tollgate_redis::KeyHashSecret;
 
-/// The secret that all tests name keys with.
+/// The secret of all tests.
 const SECRET: KeyHashSecret = KeyHashSecret::new(*b"tests of a fleet");

@@ -1,4 +1,4 @@
-//! What core says to the store contract's operations: the specification that scripts are held to.
+//! The store contract's operations, decided by core: the specification of the scripts.
 
 use tollgate_core::limit::{Limit, Quota, State};
 use tollgate_core::reservation::{
@@ -8,14 +8,14 @@ use tollgate_core::{Nanos, Outcome, Receipt, SlidingCounter, Timestamp};
 use tollgate_redis::ReservationRetention;
 use tollgate_store::{Op, ReplyNote, StoreReply};
 
-/// One key of one limit, decided by core alone.
+/// One key of one limit, decided by core.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     state: State,
     ledger: ReservationLedger,
-    /// When each reservation that the ledger remembers will be forgotten.
+    /// When each reservation in the ledger will be forgotten.
     forgotten_at: Vec<Timestamp>,
-    /// The quota that a counter's state was written under.
+    /// The quota under which a counter's state was written.
     writer: Option<SlidingCounter>,
 }
 
@@ -31,7 +31,7 @@ impl Model {
         limit.status(&self.inherited(limit, now), now)
     }
 
-    /// The quota of another length that a counter's state was written under, and the one that finds it.
+    /// The counter quota under which the state was written and the present one, if their window lengths differ.
     fn change_of_length(&self, limit: &Limit) -> Option<(SlidingCounter, SlidingCounter)> {
         let (old, Quota::SlidingCounter(new)) = (self.writer?, limit.quota()) else {
             return None;
@@ -39,7 +39,7 @@ impl Model {
         (old.window() != new.window()).then_some((old, *new))
     }
 
-    /// The state that this limit finds: what a counter of another length has left is carried over as core says.
+    /// The state for this limit: a counter of another window length is converted as core does.
     fn inherited(&self, limit: &Limit, now: Timestamp) -> State {
         match (&self.state, self.change_of_length(limit)) {
             (State::Counter(counter), Some((old, new))) => {
@@ -49,24 +49,24 @@ impl Model {
         }
     }
 
-    /// Whether a counter of another length has left something that this limit finds.
+    /// Whether a converted counter of another window length is not empty.
     pub(crate) fn is_carried_over(&self, limit: &Limit, now: Timestamp) -> bool {
         let is_something = self.status(limit, now).reset_after > Nanos::ZERO;
         self.change_of_length(limit).is_some() && is_something
     }
 
-    /// `None` if the algorithm does not know the operation.
+    /// `None` if the algorithm does not support the operation.
     pub(crate) fn step(
         &mut self,
         limit: &Limit,
         now: Timestamp,
         op: Op,
-        remembering: ReservationRetention,
+        retention: ReservationRetention,
     ) -> Option<StoreReply> {
-        let terms = |hold| ReservationOptions {
+        let options = |hold| ReservationOptions {
             hold,
-            retention: remembering.retention,
-            max_records: remembering.max_records as usize,
+            retention: retention.retention,
+            max_records: retention.max_records as usize,
         };
         match op {
             Op::Spend(_)
@@ -78,21 +78,21 @@ impl Model {
             | Op::Release(_) => self.apply(limit, now, op, ReplyNote::Plain),
             Op::Renew(_) => Some(self.apply(limit, now, op, ReplyNote::Plain).unwrap_or_else(
                 || {
-                    let said = self.refused(limit, now, Outcome::Allow, ReplyNote::LeaseNotHeld);
+                    let reply = self.refused(limit, now, Outcome::Allow, ReplyNote::LeaseNotHeld);
                     StoreReply {
                         receipt: Receipt::default(),
-                        ..said
+                        ..reply
                     }
                 },
             )),
             Op::Peek(cost) => self.peek(limit, now, cost),
             Op::Reserve { id, cost, hold } => {
-                let terms = terms(hold);
-                match self.ledger.status(now, &terms, id) {
+                let options = options(hold);
+                match self.ledger.status(now, &options, id) {
                     ReservationStatus::Known(receipt) => {
-                        let looked =
+                        let peeked =
                             self.apply(limit, now, Op::Spend(0), ReplyNote::AlreadyReserved)?;
-                        Some(StoreReply { receipt, ..looked })
+                        Some(StoreReply { receipt, ..peeked })
                     }
                     ReservationStatus::Full => {
                         let room = self.forgotten_at.iter().filter(|at| **at > now).min();
@@ -105,19 +105,19 @@ impl Model {
                         if answer.outcome.is_admitted() {
                             self.forgotten_at.retain(|at| *at > now);
                             self.forgotten_at
-                                .push(now.after(hold).after(remembering.retention));
-                            self.ledger.open(now, &terms, id, answer.receipt);
+                                .push(now.after(hold).after(retention.retention));
+                            self.ledger.open(now, &options, id, answer.receipt);
                         }
                         Some(answer)
                     }
                 }
             }
             Op::SettleReserved { id, actual } => {
-                let correction = self.ledger.settle(now, &terms(Nanos::ZERO), id, actual);
+                let correction = self.ledger.settle(now, &options(Nanos::ZERO), id, actual);
                 self.correct(limit, now, correction)
             }
             Op::CancelReserved(id) => {
-                let correction = self.ledger.cancel(now, &terms(Nanos::ZERO), id);
+                let correction = self.ledger.cancel(now, &options(Nanos::ZERO), id);
                 self.correct(limit, now, correction)
             }
             _ => None,
@@ -168,7 +168,7 @@ impl Model {
         })
     }
 
-    /// A peek leaves no trace.
+    /// A peek changes nothing.
     fn peek(&mut self, limit: &Limit, now: Timestamp, cost: u64) -> Option<StoreReply> {
         let found = self.inherited(limit, now);
         let transition = limit.decide(&found, now, Op::Spend(cost)).ok()?;

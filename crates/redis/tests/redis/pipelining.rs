@@ -1,5 +1,4 @@
-//! Decisions that are made at the same time share round trips: held to counts. What they cost is measured by
-//! `cargo xtask bench fleet`.
+//! Concurrent decisions share round trips: checked by counts. `cargo xtask bench fleet` measures the time.
 
 use std::sync::Arc;
 
@@ -9,11 +8,11 @@ use tollgate_testkit::redis::{RedisServer, ServerProgram, info};
 
 use crate::server_time::{connection, decide_one, long_timeout_store, numbered_limit, slow_bucket};
 
-/// How many are under way at the same time, and how often.
+/// The number of concurrent callers, and of calls by each.
 const CALLERS: u32 = 64;
 const EACH: u32 = 50;
 
-/// Calls of scripts, and how often the server read from a connection, so far.
+/// Script calls so far, and how often the server read from a connection.
 fn counted(connection: &mut redis::Connection) -> (f64, f64) {
     let text: String = redis::cmd("INFO").arg("all").query(connection).unwrap();
     let calls = info::command(&text, "evalsha").map_or(0, |command| command.calls);
@@ -21,7 +20,7 @@ fn counted(connection: &mut redis::Connection) -> (f64, f64) {
     (f64::from(u32::try_from(calls).unwrap()), reads)
 }
 
-/// All callers on one thread, as a server's worker has them; each waits for its answer before it asks again.
+/// All callers on one thread, like those of a server's worker. Each waits for its reply before the next call.
 async fn calls_per_read(callers: u32) -> f64 {
     let server = RedisServer::start(ServerProgram::Redis);
     let mut watching = connection(&server);
@@ -54,14 +53,14 @@ async fn calls_per_read(callers: u32) -> f64 {
 }
 
 #[tokio::test]
-async fn decisions_that_are_made_at_the_same_time_share_round_trips() {
+async fn concurrent_decisions_share_round_trips() {
     let together = calls_per_read(CALLERS).await;
     assert!(together >= 4.0, "only {together} calls came with one read");
 }
 
-/// The control: whoever is alone shares with nobody.
+/// Control: a single caller does not share round trips.
 #[tokio::test]
-async fn a_decision_that_is_made_alone_is_a_round_trip() {
+async fn control_a_single_decision_is_one_round_trip() {
     let alone = calls_per_read(1).await;
     assert!(alone <= 1.0, "{alone} calls came with one read");
 }

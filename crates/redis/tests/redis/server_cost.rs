@@ -1,17 +1,17 @@
-//! What a key and a decision cost on the server, beside the script that articles print: held to what is promised. How long
-//! they take is measured by `cargo xtask bench redis`.
+//! The server's cost per key and per decision, compared with the widely published script. `cargo xtask bench redis`
+//! measures the time.
 
 use redis::Connection;
 use tollgate_core::{Rate, TokenBucket};
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which};
+use tollgate_redis::wire::{ScriptCall, ScriptKind};
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey};
 use tollgate_testkit::redis::{RedisServer, ServerProgram, article_script, info};
 
 use crate::SECRET;
 use crate::server_time::{connection, numbered_limit, slow_bucket};
 
-/// As many as the reference numbers were taken with: how full the server's tables are is part of the cost.
+/// The number of keys of the reference numbers: the fill level of the server's tables is part of the cost.
 const KEYS: u64 = 50_000;
 
 fn load(connection: &mut Connection, text: &str) -> String {
@@ -19,7 +19,7 @@ fn load(connection: &mut Connection, text: &str) -> String {
     load.unwrap()
 }
 
-/// A section of what the server says of itself.
+/// A section of `INFO`.
 fn info(connection: &mut Connection, section: &str) -> String {
     let info = redis::cmd("INFO").arg(section).query(connection);
     info.unwrap()
@@ -29,11 +29,11 @@ fn used_memory(connection: &mut Connection) -> f64 {
     info::number(&info(connection, "memory"), "used_memory").unwrap()
 }
 
-fn ours(digest: &str, key: u64, ruled: &IdentifiedLimit) -> redis::Cmd {
+fn ours(digest: &str, key: u64, limit: &IdentifiedLimit) -> redis::Cmd {
     let key = key.to_be_bytes();
     let check = QuotaCheck {
         key: StoreKey::new(&key).unwrap(),
-        limit: ruled,
+        limit,
         op: Op::Spend(1),
     };
     let request = ScriptCall::new(SECRET, ReservationRetention::default(), &[check], None).unwrap();
@@ -45,7 +45,7 @@ fn ours(digest: &str, key: u64, ruled: &IdentifiedLimit) -> redis::Cmd {
     call
 }
 
-fn articles(digest: &str, key: u64, burst: u64) -> redis::Cmd {
+fn published(digest: &str, key: u64, burst: u64) -> redis::Cmd {
     let mut call = redis::cmd("EVALSHA");
     call.arg(digest).arg(1).arg(article_script::key(key));
     call.arg(&article_script::arguments(10.0, burst, 1));
@@ -71,20 +71,20 @@ fn run(connection: &mut Connection, calls: impl Iterator<Item = redis::Cmd>) {
 fn bytes_per_key(kind: ServerProgram, is_ours: bool) -> f64 {
     let server = RedisServer::start(kind);
     let mut connection = connection(&server);
-    let ruled = numbered_limit(1, slow_bucket(100));
+    let limit = numbered_limit(1, slow_bucket(100));
     let digest = load(
         &mut connection,
         if is_ours {
-            Which::Spend.script().text
+            ScriptKind::Spend.script().text
         } else {
             article_script::SCRIPT
         },
     );
     let call = |key| {
         if is_ours {
-            ours(&digest, key, &ruled)
+            ours(&digest, key, &limit)
         } else {
-            articles(&digest, key, 100)
+            published(&digest, key, 100)
         }
     };
     run(&mut connection, (0..1).map(call));
@@ -97,11 +97,11 @@ fn bytes_per_key(kind: ServerProgram, is_ours: bool) -> f64 {
 fn a_token_bucket_takes_at_most_135_bytes() {
     let mut of_redis = f64::MAX;
     for kind in ServerProgram::under_test() {
-        let (ours, articles) = (bytes_per_key(kind, true), bytes_per_key(kind, false));
+        let (ours, published) = (bytes_per_key(kind, true), bytes_per_key(kind, false));
         println!(
-            "{kind:?}: {ours:.0} bytes per token bucket, {articles:.0} by the article's script"
+            "{kind:?}: {ours:.0} bytes per token bucket, {published:.0} by the published script"
         );
-        assert!(ours < articles);
+        assert!(ours < published);
         if kind == ServerProgram::Redis {
             of_redis = ours;
         }
@@ -109,7 +109,7 @@ fn a_token_bucket_takes_at_most_135_bytes() {
     assert!(of_redis <= 135.0, "{of_redis}");
 }
 
-/// Commands that scripts ran since the counters were reset, for each of so many calls.
+/// Commands that scripts ran since the counters were reset, per call.
 fn commands_per_call(connection: &mut Connection, calls: u64) -> f64 {
     let stats = info(connection, "commandstats");
     let inside = ["get", "mget", "set", "time", "hmget", "hmset", "expire"];
@@ -117,13 +117,13 @@ fn commands_per_call(connection: &mut Connection, calls: u64) -> f64 {
     counts.map(|command| command.calls).sum::<u64>() as f64 / calls as f64
 }
 
-/// Commands that one call of our script runs, and of the article's.
+/// Commands that one call of our script and one of the published script run.
 fn commands(burst: u64) -> [f64; 2] {
     let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
     let bucket = TokenBucket::builder(Rate::per_second(10));
     let limit = numbered_limit(1, bucket.burst(burst).build().unwrap());
-    let our_digest = load(&mut connection, Which::Spend.script().text);
+    let our_digest = load(&mut connection, ScriptKind::Spend.script().text);
     let their_digest = load(&mut connection, article_script::SCRIPT);
     [true, false].map(|is_ours| {
         // Once to fill or use up, once to count.
@@ -134,7 +134,7 @@ fn commands(burst: u64) -> [f64; 2] {
             reset.unwrap();
             let calls = (0..250).map(|key| match is_ours {
                 true => ours(&our_digest, key, &limit),
-                false => articles(&their_digest, key, burst),
+                false => published(&their_digest, key, burst),
             });
             run(&mut connection, calls);
         }
@@ -142,12 +142,12 @@ fn commands(burst: u64) -> [f64; 2] {
     })
 }
 
-/// How much a script asks of the server is the same everywhere, unlike the time that it takes.
+/// The number of commands is the same on every machine, unlike the time.
 #[test]
-fn a_decision_asks_less_of_the_server_than_the_articles() {
+fn a_decision_runs_fewer_commands_than_the_published_script() {
     for (burst, what) in [(1_000_000, "admit"), (1, "deny")] {
-        let [ours, articles] = commands(burst);
-        assert!(ours < articles, "{what}: {ours} commands and {articles}");
+        let [ours, published] = commands(burst);
+        assert!(ours < published, "{what}: {ours} commands and {published}");
         assert!(ours > 1.0, "{what}: nothing was counted");
     }
 }

@@ -1,4 +1,4 @@
-//! The store as it is used: on the server's clock, by several clients at once, with keys that expire.
+//! The store as it is used: on the server's clock, by several concurrent clients, with keys that expire.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -55,12 +55,12 @@ pub(crate) fn slow_bucket(burst: u64) -> TokenBucket {
 pub(crate) async fn decide_one(
     store: &RedisStore,
     key: &str,
-    ruled: &IdentifiedLimit,
+    limit: &IdentifiedLimit,
     op: Op,
 ) -> Result<StoreReply, StoreError> {
     let check = QuotaCheck {
         key: StoreKey::new(key.as_bytes()).unwrap(),
-        limit: ruled,
+        limit,
         op,
     };
     let mut answers = [BLANK];
@@ -140,7 +140,7 @@ async fn a_full_bucket_is_an_absent_key() {
         .unwrap();
     assert_eq!(answer.status.remaining, 0);
     let mut connection = connection(&server);
-    // No longer than the refill of 40 ms, rounded up.
+    // At most the refill time of 40 ms, rounded up.
     let (name,): (String,) = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let left: i64 = redis::cmd("PTTL")
         .arg(&name)
@@ -239,7 +239,7 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
             b"f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
             b"l\0\0\0\0\0\x01x",
             b"c\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
-            // Counters that say a window of no time, one shorter than its tick, and a tick beyond any time.
+            // Counters with an empty window, a window shorter than its tick, and a tick beyond any time.
             b"c\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\0\0\0",
             b"c\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\x01\0\0\0\0\x0a",
             b"c\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\0\0\xff",
@@ -277,7 +277,7 @@ async fn s_31_a_state_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
 }
 
 #[tokio::test]
-async fn s_31_a_key_of_another_type_is_overwritten_and_one_far_ahead_brought_back() {
+async fn s_31_a_key_of_another_type_is_overwritten_and_a_state_far_ahead_is_corrected() {
     let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let mut connection = connection(&server);
@@ -308,8 +308,11 @@ async fn s_31_a_key_of_another_type_is_overwritten_and_one_far_ahead_brought_bac
         .unwrap();
     let two_days = Nanos::from_secs(2 * 86_400);
     assert_eq!(denied.status.reset_after, two_days);
-    let kept: String = redis::cmd("GET").arg(&name).query(&mut connection).unwrap();
-    assert!(kept.len() == 19 && *kept < *"9", "{kept} was written back");
+    let stored: String = redis::cmd("GET").arg(&name).query(&mut connection).unwrap();
+    assert!(
+        stored.len() == 19 && *stored < *"9",
+        "{stored} was written back"
+    );
 }
 
 #[tokio::test]
@@ -336,7 +339,7 @@ async fn reservations_are_settled_once_on_the_servers_clock() {
     assert_eq!(
         (settled.note, settled.status.remaining),
         (ReplyNote::Plain, 700),
-        "what refill replaced was not given back again"
+        "the refill was not refunded again"
     );
     let again = decide_one(&store, "alice", &limit, Op::CancelReserved(id))
         .await
@@ -348,7 +351,7 @@ async fn reservations_are_settled_once_on_the_servers_clock() {
 }
 
 #[tokio::test]
-async fn a_batch_that_makes_no_sense_is_the_callers_fault() {
+async fn an_invalid_batch_is_the_callers_fault() {
     let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let limit = numbered_limit(1, slow_bucket(10));

@@ -1,4 +1,4 @@
-//! Random traces: quotas, instants and operations, the same for the same seed, with everything in them that has broken
+//! Random traces: quotas, instants and operations that repeat with the seed, including everything that has broken
 //! limiters before.
 
 use tollgate_core::concurrency::LeaseId;
@@ -10,7 +10,7 @@ use tollgate_core::{
 };
 use tollgate_store::Op;
 
-/// Numbers that look random and are the same for the same seed.
+/// Random numbers that repeat with the seed.
 #[derive(Debug)]
 pub(crate) struct TestRng(u64);
 
@@ -34,7 +34,7 @@ impl TestRng {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 
-    /// A number of any width: small and huge ones are equally likely.
+    /// A number of random width: small and huge numbers are equally likely.
     pub(crate) fn wide(&mut self) -> u64 {
         let bits = self.below(65);
         if bits == 0 {
@@ -80,24 +80,24 @@ const PERIODS: [Nanos; 7] = [
     Nanos::YEAR,
 ];
 
-/// A quota that can be built, and the span in which it changes noticeably.
-pub(crate) fn limit(dice: &mut TestRng, family: Family) -> (Limit, u64) {
+/// A quota that can be built, and the time in which it changes noticeably.
+pub(crate) fn limit(rng: &mut TestRng, family: Family) -> (Limit, u64) {
     loop {
-        let is_extreme = dice.chance(15);
+        let is_extreme = rng.chance(15);
         let units = match is_extreme {
-            true => dice.wide(),
-            false => dice.one_of(&[0, 1, 2, 3, 5, 7, 10, 13, 100, 900, 1_000_003]),
+            true => rng.wide(),
+            false => rng.one_of(&[0, 1, 2, 3, 5, 7, 10, 13, 100, 900, 1_000_003]),
         };
         let period = match is_extreme {
-            true => Nanos::from_nanos(dice.wide()),
-            false => dice.one_of(&PERIODS),
+            true => Nanos::from_nanos(rng.wide()),
+            false => rng.one_of(&PERIODS),
         };
         let burst = match is_extreme {
-            true => dice.wide(),
-            false => 1 + dice.below(20),
+            true => rng.wide(),
+            false => 1 + rng.below(20),
         };
-        let overdraft = dice.one_of(&[0, 0, 1, 5, 50]);
-        let block = dice.one_of(&[1, 1, 1, 2, 3, 1_000]);
+        let overdraft = rng.one_of(&[0, 0, 1, 5, 50]);
+        let block = rng.one_of(&[1, 1, 1, 2, 3, 1_000]);
         let rate = Rate::new(units, period);
         let span = period.as_nanos() / units.clamp(1, 20);
         let built: Result<Limit, _> = match family {
@@ -108,7 +108,7 @@ pub(crate) fn limit(dice: &mut TestRng, family: Family) -> (Limit, u64) {
                 .build()
                 .map(Into::into),
             Family::Leaky => {
-                let leaky = match dice.below(3) {
+                let leaky = match rng.below(3) {
                     0 => LeakyBucket::meter(rate).burst(burst),
                     1 => LeakyBucket::queue(rate).burst(burst),
                     _ => LeakyBucket::queue(rate).burst(burst).delay(burst / 2),
@@ -116,7 +116,7 @@ pub(crate) fn limit(dice: &mut TestRng, family: Family) -> (Limit, u64) {
                 leaky.overdraft(overdraft).build().map(Into::into)
             }
             Family::Window => {
-                let (window, span) = window(dice, period);
+                let (window, span) = window(rng, period);
                 let window = FixedWindow::builder(units, window).overdraft(overdraft);
                 if let Ok(window) = window.build() {
                     return (window.into(), span / 3);
@@ -140,16 +140,16 @@ pub(crate) fn limit(dice: &mut TestRng, family: Family) -> (Limit, u64) {
     }
 }
 
-/// Windows of every kind, and how long they last.
-fn window(dice: &mut TestRng, period: Nanos) -> (Window, u64) {
-    let window = match dice.below(4) {
+/// A window of random kind, and its length.
+fn window(rng: &mut TestRng, period: Nanos) -> (Window, u64) {
+    let window = match rng.below(4) {
         0 => Window::Epoch(period),
         1 => Window::FirstHit(period),
-        2 => Window::Epoch(Nanos::from_nanos(1 + dice.below(5_000_000_000))),
+        2 => Window::Epoch(Nanos::from_nanos(1 + rng.below(5_000_000_000))),
         _ => {
-            let minutes = dice.below(1_681).cast_signed() - 840;
+            let minutes = rng.below(1_681).cast_signed() - 840;
             let offset = UtcOffset::from_minutes(i16::try_from(minutes).unwrap()).unwrap();
-            let calendar = dice.one_of(&[
+            let calendar = rng.one_of(&[
                 Calendar::Day,
                 Calendar::Week,
                 Calendar::Month,
@@ -160,12 +160,12 @@ fn window(dice: &mut TestRng, period: Nanos) -> (Window, u64) {
     };
     let span = match window {
         Window::Epoch(length) | Window::FirstHit(length) => length.as_nanos(),
-        _ => Nanos::DAY.as_nanos() * dice.one_of(&[1, 7, 20, 200]),
+        _ => Nanos::DAY.as_nanos() * rng.one_of(&[1, 7, 20, 200]),
     };
     (window, span)
 }
 
-/// What the next instant is, beside the last.
+/// The relation of the next instant to the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockStep {
     Still,
@@ -175,76 +175,76 @@ pub(crate) enum ClockStep {
     Anywhere,
 }
 
-pub(crate) fn instant(dice: &mut TestRng, now: Timestamp, span: u64) -> (Timestamp, ClockStep) {
-    let a_little = dice.below(span.saturating_add(2));
-    match dice.below(100) {
+pub(crate) fn instant(rng: &mut TestRng, now: Timestamp, span: u64) -> (Timestamp, ClockStep) {
+    let a_little = rng.below(span.saturating_add(2));
+    match rng.below(100) {
         0..20 => (now, ClockStep::Still),
         20..85 => (now.after(Nanos::from_nanos(a_little)), ClockStep::On),
         85..92 => {
-            let far = span.saturating_mul(dice.below(40));
+            let far = span.saturating_mul(rng.below(40));
             (now.after(Nanos::from_nanos(far)), ClockStep::Leap)
         }
         92..98 => {
-            let back = a_little.saturating_mul(dice.one_of(&[1, 1, 10]));
+            let back = a_little.saturating_mul(rng.one_of(&[1, 1, 10]));
             let nanos = now.as_nanos().saturating_sub(back);
             (Timestamp::from_nanos(nanos), ClockStep::Back)
         }
-        98 => (usual(dice), ClockStep::Anywhere),
-        _ => (Timestamp::from_nanos(dice.wide()), ClockStep::Anywhere),
+        98 => (usual(rng), ClockStep::Anywhere),
+        _ => (Timestamp::from_nanos(rng.wide()), ClockStep::Anywhere),
     }
 }
 
 /// Some time in the years around 2026.
-pub(crate) fn usual(dice: &mut TestRng) -> Timestamp {
-    Timestamp::from_nanos(1_700_000_000_000_000_000 + dice.below(300_000_000_000_000_000))
+pub(crate) fn usual(rng: &mut TestRng) -> Timestamp {
+    Timestamp::from_nanos(1_700_000_000_000_000_000 + rng.below(300_000_000_000_000_000))
 }
 
-pub(crate) fn cost(dice: &mut TestRng, most: u64) -> u64 {
-    match dice.below(20) {
+pub(crate) fn cost(rng: &mut TestRng, most: u64) -> u64 {
+    match rng.below(20) {
         0 => 0,
         1 => most,
         2 => most.saturating_add(1),
         3 => most / 2,
-        4 => dice.wide(),
+        4 => rng.wide(),
         5 => u64::MAX,
-        6..9 => dice.below(most.saturating_add(2)),
-        _ => 1 + dice.below(3),
+        6..9 => rng.below(most.saturating_add(2)),
+        _ => 1 + rng.below(3),
     }
 }
 
-/// An operation that the family knows. `receipts` are what was charged before.
+/// An operation that the family supports. `receipts` are earlier charges.
 pub(crate) fn operation(
-    dice: &mut TestRng,
+    rng: &mut TestRng,
     family: Family,
     most: u64,
     span: u64,
     receipts: &[Receipt],
 ) -> Op {
     if family == Family::Leases {
-        let id = LeaseId(u128::from(dice.below(9)));
-        let weight = match dice.below(20) {
-            0 => dice.wide(),
+        let id = LeaseId(u128::from(rng.below(9)));
+        let weight = match rng.below(20) {
+            0 => rng.wide(),
             1 => 0,
-            _ => 1 + dice.below(most / 3 + 1),
+            _ => 1 + rng.below(most / 3 + 1),
         };
-        return match dice.below(10) {
+        return match rng.below(10) {
             0..6 => Op::Acquire { id, weight },
             6 | 7 => Op::Renew(id),
             _ => Op::Release(id),
         };
     }
-    let cost = cost(dice, most);
-    let id = ReservationId(u128::from(dice.below(8)));
-    let receipt = if receipts.is_empty() || dice.chance(3) {
+    let cost = cost(rng, most);
+    let id = ReservationId(u128::from(rng.below(8)));
+    let receipt = if receipts.is_empty() || rng.chance(3) {
         Receipt {
-            cost: dice.wide(),
-            at: Timestamp::from_nanos(dice.wide()),
-            mark: dice.wide(),
+            cost: rng.wide(),
+            at: Timestamp::from_nanos(rng.wide()),
+            mark: rng.wide(),
         }
     } else {
-        dice.one_of(receipts)
+        rng.one_of(receipts)
     };
-    match dice.below(100) {
+    match rng.below(100) {
         0..45 => Op::Spend(cost),
         45..53 => Op::SpendUpTo(cost),
         53..60 => Op::Peek(cost),
@@ -258,7 +258,7 @@ pub(crate) fn operation(
         84..91 => Op::Reserve {
             id,
             cost,
-            hold: Nanos::from_nanos(dice.below(span.saturating_mul(6).max(1))),
+            hold: Nanos::from_nanos(rng.below(span.saturating_mul(6).max(1))),
         },
         91..97 => Op::SettleReserved { id, actual: cost },
         _ => Op::CancelReserved(id),

@@ -1,4 +1,4 @@
-//! The vectors, through the scripts: what was worked out from the specification holds here as it does in core.
+//! The test vectors through the scripts: they hold here as in core.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::{Limit, OpError};
 use tollgate_core::reservation::ReservationOptions;
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{RedisServer, ServerProgram};
 use tollgate_testkit::vectors::{Batches, Suite, VectorBatch, run};
@@ -17,53 +17,53 @@ use crate::SECRET;
 use crate::differential::{BLANK, first_limit};
 use crate::server_time::connection;
 
-/// A server that decides at the instants that a vector names.
+/// A server that decides at the instants of a vector.
 struct ScriptSubject(Connection);
 
 impl Batches for ScriptSubject {
     fn batch(
         &mut self,
         now: Timestamp,
-        terms: Option<&ReservationOptions>,
-        asked: &[VectorBatch<'_>],
+        options: Option<&ReservationOptions>,
+        checks_asked: &[VectorBatch<'_>],
     ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
-        let remembering = terms.map_or_else(ReservationRetention::default, |terms| {
+        let retention = options.map_or_else(ReservationRetention::default, |options| {
             ReservationRetention {
-                retention: terms.retention,
-                max_records: u32::try_from(terms.max_records).unwrap(),
+                retention: options.retention,
+                max_records: u32::try_from(options.max_records).unwrap(),
             }
         });
-        let ruleds: Vec<IdentifiedLimit> = asked
+        let limits: Vec<IdentifiedLimit> = checks_asked
             .iter()
             .map(|(_, limit, _)| first_limit(**limit))
             .collect();
-        let checks: Vec<QuotaCheck<'_>> = asked
+        let checks: Vec<QuotaCheck<'_>> = checks_asked
             .iter()
-            .zip(&ruleds)
-            .map(|((key, _, op), ruled)| QuotaCheck {
+            .zip(&limits)
+            .map(|((key, _, op), limit)| QuotaCheck {
                 key: StoreKey::new(key.as_bytes()).unwrap(),
-                limit: ruled,
+                limit,
                 op: *op,
             })
             .collect();
-        let request = ScriptCall::new(SECRET, remembering, &checks, Some(now))
+        let request = ScriptCall::new(SECRET, retention, &checks, Some(now))
             .map_err(|_senseless| OpError::Unsupported)?;
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&request.which.script().digest)
+        call.arg(&request.kind.script().digest)
             .arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
             call.arg(bytes);
         }
         let reply: Vec<i64> = call.query(&mut self.0).unwrap();
         let mut answers = vec![BLANK; checks.len()];
-        let decided = decode(&checks, &reply, &mut answers).unwrap();
-        Ok((decided.verdict, answers))
+        let batch = decode(&checks, &reply, &mut answers).unwrap();
+        Ok((batch.outcome, answers))
     }
 
-    /// States say what they were counted under, so a look is enough: it finds another window and carries the counts over.
+    /// States record their window length, so a peek is enough: it converts the counts.
     fn change(&mut self, now: Timestamp, key: &str, _old: &Limit, new: &Limit) {
         let looked = self.batch(now, None, &[(key, new, Op::Spend(0))]);
-        // A limit that cannot be spent on has nothing to carry over.
+        // A limit that cannot be spent on has nothing to convert.
         assert!(matches!(looked, Ok(_) | Err(OpError::Unsupported)));
     }
 }
@@ -81,7 +81,7 @@ fn passes(kind: ServerProgram) {
     files.sort();
     let server = RedisServer::start(kind);
     let mut scripts = ScriptSubject(connection(&server));
-    for which in Which::EACH {
+    for which in ScriptKind::DECIDING {
         let load = redis::cmd("SCRIPT")
             .arg("LOAD")
             .arg(which.script().text)

@@ -1,8 +1,7 @@
-//! Two versions of ours on one server: what the version before has written is read, and what this one writes that one can
-//! read, because it is the same to the byte.
+//! Two versions of Tollgate on one server: this version reads the states of the previous one and writes the same bytes.
 //!
-//! If a state here changes, the versions do not understand each other. Keep reading the old one, with a case of its own, or
-//! give the layout another name than `tg1`.
+//! If a state here changes, the two versions cannot read each other's states. Keep reading the old format, with a case
+//! of its own, or use another prefix than `tg1`.
 
 use redis::Connection;
 use tollgate_core::concurrency::LeaseId;
@@ -13,7 +12,7 @@ use tollgate_core::{
     Timestamp, TokenBucket, UtcOffset, Window,
 };
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
@@ -23,7 +22,7 @@ use crate::server_time::connection;
 
 const START: Timestamp = Timestamp::from_secs(1_799_996_400);
 
-/// A limit, what is done to it a second apart, the states of its keys after that, and what remains then.
+/// A limit, operations a second apart, the states of its keys afterwards, and the remaining units.
 struct Case {
     name: &'static str,
     limit: Limit,
@@ -138,7 +137,7 @@ impl ScriptHarness {
     fn start() -> Self {
         let server = RedisServer::start(ServerProgram::Redis);
         let mut connection = connection(&server);
-        for which in Which::EACH {
+        for which in ScriptKind::DECIDING {
             let load = redis::cmd("SCRIPT")
                 .arg("LOAD")
                 .arg(which.script().text)
@@ -151,7 +150,7 @@ impl ScriptHarness {
         }
     }
 
-    /// Asks so many seconds after the start. Also says by which names.
+    /// Decides this many seconds after the start. Returns also the names of the keys.
     fn ask(&mut self, limit: Limit, after: u64, op: Op) -> (StoreReply, Vec<Vec<u8>>) {
         let limit = first_limit(limit);
         let check = [QuotaCheck {
@@ -163,7 +162,7 @@ impl ScriptHarness {
         let request =
             ScriptCall::new(SECRET, ReservationRetention::default(), &check, Some(now)).unwrap();
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&request.which.script().digest)
+        call.arg(&request.kind.script().digest)
             .arg(request.keys.len());
         for bytes in request.keys.iter().chain(&request.args) {
             call.arg(bytes);
@@ -178,7 +177,7 @@ impl ScriptHarness {
         )
     }
 
-    /// What is stored, in hexadecimal, by name.
+    /// The stored states in hexadecimal, ordered by name.
     fn states(&mut self) -> Vec<String> {
         let mut names: Vec<Vec<u8>> = redis::cmd("KEYS")
             .arg("*")
@@ -209,32 +208,32 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
 }
 
 #[test]
-fn s_41_states_of_the_version_before_are_read_and_ours_are_the_same() {
-    let mut rig = ScriptHarness::start();
+fn s_41_states_of_the_previous_version_are_read_and_ours_are_equal() {
+    let mut harness = ScriptHarness::start();
     let mut wrong = Vec::new();
     for case in numbers().into_iter().chain(collections()) {
-        rig.forget();
+        harness.forget();
         let mut names = Vec::new();
         for (after, op) in (0..).zip(&case.ops) {
-            names = rig.ask(case.limit, after, *op).1;
+            names = harness.ask(case.limit, after, *op).1;
         }
-        let states = rig.states();
+        let states = harness.states();
         if states != case.states {
             wrong.push(format!("{}: {states:?}", case.name));
             continue;
         }
-        // The same from the other side: the states are there, and somebody else has written them.
-        rig.forget();
+        // The reverse: read states that another version wrote.
+        harness.forget();
         names.sort();
         for (name, state) in names.iter().zip(case.states) {
             let set = redis::cmd("SET").arg(name).arg(bytes(state)).take();
-            set.query::<()>(&mut rig.connection).unwrap();
+            set.query::<()>(&mut harness.connection).unwrap();
         }
         let looking = match case.ops[0] {
             Op::Acquire { id, .. } => Op::Acquire { id, weight: 0 },
             _ => Op::Spend(0),
         };
-        let (answer, _) = rig.ask(case.limit, 2, looking);
+        let (answer, _) = harness.ask(case.limit, 2, looking);
         assert_eq!(answer.status.remaining, case.remaining, "{}", case.name);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

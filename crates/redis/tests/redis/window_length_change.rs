@@ -1,9 +1,9 @@
-//! A sliding counter whose window gets another length, and states that an earlier version of the script has written.
+//! A sliding counter whose window length changes, and states that an earlier version of the script wrote.
 
 use redis::Connection;
 use tollgate_core::{Nanos, Outcome, SlidingCounter, Timestamp};
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, Which, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
 use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
@@ -22,7 +22,7 @@ impl CounterHarness {
     fn start() -> Self {
         let server = RedisServer::start(ServerProgram::Redis);
         let mut connection = connection(&server);
-        let text = Which::Counters.script().text;
+        let text = ScriptKind::Counters.script().text;
         let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).take();
         load.query::<()>(&mut connection).unwrap();
         Self {
@@ -31,7 +31,7 @@ impl CounterHarness {
         }
     }
 
-    /// Asks so many seconds after the start, and answers also with what is stored then.
+    /// Decides this many seconds after the start, and returns the reply and the stored state.
     fn ask(&mut self, quota: SlidingCounter, after: u64, op: Op) -> (StoreReply, Vec<u8>) {
         let limit = first_limit(quota.into());
         let check = [QuotaCheck {
@@ -43,7 +43,7 @@ impl CounterHarness {
         let request =
             ScriptCall::new(SECRET, ReservationRetention::default(), &check, Some(now)).unwrap();
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&request.which.script().digest).arg(1);
+        call.arg(&request.kind.script().digest).arg(1);
         for bytes in request.keys.iter().chain(&request.args) {
             call.arg(bytes);
         }
@@ -75,18 +75,18 @@ fn a_new_window_length_inherits_the_estimate() {
     let (minute, hour) = (quota(200, Nanos::MINUTE), quota(1_000, Nanos::HOUR));
     counter.ask(minute, 0, Op::Spend(80));
     counter.ask(minute, 60, Op::Spend(30));
-    // 70 % into the window: 80 · 0.30 + 30 = 54, of which the hour knows nothing else.
-    let (looked, _) = counter.ask(hour, 102, Op::Peek(0));
-    assert_eq!(looked.status.remaining, 1_000 - 54);
+    // 70 % into the window: 80 · 0.30 + 30 = 54.
+    let (peeked, _) = counter.ask(hour, 102, Op::Peek(0));
+    assert_eq!(peeked.status.remaining, 1_000 - 54);
     let (spent, _) = counter.ask(hour, 102, Op::Spend(6));
     assert_eq!(spent.status.remaining, 1_000 - 60);
     let (later, _) = counter.ask(hour, 3_599, Op::Peek(0));
     assert_eq!(later.status.remaining, 1_000 - 60, "it is the hour's now");
 }
 
-/// Were the old counts left as they are by a denial, they would fade as before and not as the denial said.
+/// If a denial did not store the converted counts, they would fade as before and not as its retry time says.
 #[test]
-fn the_time_that_a_denial_names_holds_after_a_change_of_length() {
+fn the_retry_time_of_a_denial_holds_after_a_change_of_length() {
     let mut counter = CounterHarness::start();
     let (hour, minute) = (quota(100, Nanos::HOUR), quota(40, Nanos::MINUTE));
     counter.ask(hour, 0, Op::Spend(40));
@@ -103,9 +103,9 @@ fn the_time_that_a_denial_names_holds_after_a_change_of_length() {
     assert_eq!(admitted.outcome, Outcome::Allow);
 }
 
-/// Old and new processes ask in turn while a new length is rolled out.
+/// Old and new processes alternate while a new length is rolled out.
 #[test]
-fn lengths_in_turn_mint_nothing() {
+fn alternating_window_lengths_mint_nothing() {
     let mut counter = CounterHarness::start();
     let (minute, hour) = (quota(50, Nanos::MINUTE), quota(50, Nanos::HOUR));
     let mut admitted = 0;
@@ -115,11 +115,11 @@ fn lengths_in_turn_mint_nothing() {
             admitted += answer.receipt.cost;
         }
     }
-    assert_eq!(admitted, 48, "sixteen times three of fifty, whoever asks");
+    assert_eq!(admitted, 48, "sixteen times three of fifty");
 }
 
 #[test]
-fn a_state_without_its_window_is_read_under_the_window_that_asks() {
+fn a_state_without_its_window_length_is_read_with_the_callers() {
     let mut counter = CounterHarness::start();
     let minute = quota(100, Nanos::MINUTE);
     let (_, stored) = counter.ask(minute, 0, Op::Spend(30));
@@ -128,11 +128,11 @@ fn a_state_without_its_window_is_read_under_the_window_that_asks() {
         28,
         "as much as fits the server's allocation of 48"
     );
-    // What the first version of the script wrote.
+    // The state as the first version of the script wrote it.
     counter.put(&stored[..18]);
-    let (looked, _) = counter.ask(minute, 1, Op::Peek(0));
-    assert_eq!(looked.status.remaining, 70);
+    let (peeked, _) = counter.ask(minute, 1, Op::Peek(0));
+    assert_eq!(peeked.status.remaining, 70);
     let (spent, stored) = counter.ask(minute, 1, Op::Spend(1));
     assert_eq!(spent.status.remaining, 69);
-    assert_eq!(stored.len(), 28, "the next charge says its window");
+    assert_eq!(stored.len(), 28, "the next charge stores its window length");
 }

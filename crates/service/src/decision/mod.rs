@@ -1,4 +1,4 @@
-//! A decision on one request: [`RateLimitService::check`], and the header fields of its verdict.
+//! Decides on one request ([`RateLimitService::check`]) and renders the header fields of the verdict.
 //!
 //! Must not know: how a transport reads requests or sends fields.
 
@@ -17,8 +17,8 @@ use crate::metrics::Transport;
 use crate::service::RateLimitService;
 
 impl<C: Clock> RateLimitService<C> {
-    /// Decides on a request by the policy in force, counts the verdict for the transport that the request came by, and logs
-    /// a denial if the service logs denials.
+    /// Decides on a request by the current policy, counts the verdict for the request's transport, and logs a denial if the
+    /// service logs denials.
     ///
     /// ```
     /// use tollgate_engine::CheckOptions;
@@ -41,7 +41,7 @@ impl<C: Clock> RateLimitService<C> {
     /// let verdict = service.check(Transport::Http, &Nobody, CheckOptions::default()).await;
     /// assert!(verdict.is_admitted());
     ///
-    /// // Kept by the connection or the thread: nothing is allocated once it has grown.
+    /// // Reuse the buffer: once it has grown, rendering allocates nothing.
     /// let mut fields = HeaderFields::new();
     /// service.fields(&verdict, &mut fields);
     /// assert_eq!(fields.get("ratelimit-policy"), Some(&br#""all";q=2;w=60"#[..]));
@@ -63,7 +63,7 @@ impl<C: Clock> RateLimitService<C> {
         verdict
     }
 
-    /// The same for a transport that cannot wait. `None` if there is a fleet: then nothing was decided.
+    /// The same for a synchronous transport. `None`, without a decision, if the service has joined a fleet.
     pub fn check_local(
         &self,
         transport: Transport,
@@ -99,15 +99,15 @@ impl<C: Clock> RateLimitService<C> {
         Some(FleetEngine::new(self.engine(), fleet))
     }
 
-    /// Fills `fields` with the header fields that tell a client of a decision, in the dialects of this service: names in
-    /// lowercase, values in printable ASCII, and how to merge them with fields that a response has already.
+    /// Replaces the contents of `fields` by the header fields of a verdict, in the service's dialects: names in lowercase,
+    /// values in printable ASCII, and how to merge them into a response that already has them.
     pub fn fields(&self, verdict: &Verdict, fields: &mut HeaderFields) {
-        self.with_rate_limit_status(verdict, HeaderSubject::Request, |answer| {
-            answer.write(self.headers.dialects(), fields);
+        self.with_rate_limit_status(verdict, HeaderSubject::Request, |status| {
+            status.write(self.headers.dialects(), fields);
         });
     }
 
-    /// Lends what a decision promises to `work`, which writes its fields and its body.
+    /// Calls `work` with the rate limit status of a verdict, to write header fields or problem details.
     pub fn with_rate_limit_status<R>(
         &self,
         verdict: &Verdict,

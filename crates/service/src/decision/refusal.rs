@@ -1,5 +1,5 @@
-//! The one place that says how a request is refused, 429 or 503, and when to come back: for verdicts as the engine has them,
-//! for requests that cannot wait, and for those that nobody decided.
+//! How a request is refused: 429 or 503, and when to retry. Covers verdicts of the engine, requests that cannot wait, and
+//! requests that could not be decided.
 //!
 //! Must not know: how a status is sent, dialects.
 
@@ -11,17 +11,17 @@ use tollgate_policy::model::OnStoreFailure;
 /// How a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The HTTP status that a client should see.
+    /// The HTTP status for the client.
     pub status: u16,
-    /// Why it is refused.
+    /// Why the request is refused.
     pub reason: Option<DenialReason>,
-    /// After how long the same request may be admitted. `None` if nobody can say.
+    /// The time after which the same request may be admitted. `None` if that is not known.
     pub retry_after: Option<Nanos>,
 }
 
 impl Refusal {
-    /// The refusal of a verdict: the status of the limit that refuses, 503 where the limiter cannot decide, 403 where an
-    /// operator or the policy denies the request whatever its rate. `None` if the verdict admits.
+    /// The refusal of a verdict: the status of the limit that denies, 503 if the limiter cannot decide, 403 if an operator or
+    /// the policy denies the request whatever its rate. `None` if the verdict admits.
     #[must_use]
     pub fn from_verdict(verdict: &Verdict) -> Option<Self> {
         Some(Self {
@@ -34,9 +34,9 @@ impl Refusal {
         })
     }
 
-    /// The refusal of a request that would have to wait while the wait queue is full. `None` if all limits that make it
-    /// wait are `on_store_failure: open`; then it goes on at once. One limit with `closed` makes it 503, `local` is the
-    /// limit's own status: without a queue the limit would deny.
+    /// The refusal of a request that would have to wait while the wait queue is full. `None` if every limit that makes it
+    /// wait has `on_store_failure: open`; then the request proceeds. One limit with `closed` makes it 503. With `local` it
+    /// is the limit's own status: without a queue the limit would deny.
     #[must_use]
     pub fn wait_queue_full(verdict: &Verdict) -> Option<Self> {
         let Outcome::Wait(wait) = verdict.outcome() else {
@@ -68,7 +68,7 @@ impl Refusal {
         refusal
     }
 
-    /// The refusal where the store did not answer and the transport has no other answer.
+    /// The refusal if the store did not answer and the transport has no fallback.
     #[must_use]
     pub const fn store_unavailable() -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Refusal {
         }
     }
 
-    /// The refusal by a rule that has no status of its own.
+    /// The refusal of a rule without a status of its own.
     #[must_use]
     pub const fn over_limit(retry_after: Option<Nanos>) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Refusal {
         }
     }
 
-    /// The value of `Retry-After` in whole seconds: rounded up and never zero, as every dialect has it.
+    /// The value of `Retry-After` in whole seconds: rounded up and never zero.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after
@@ -101,13 +101,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_told_in_whole_seconds_and_never_as_none() {
+    fn retry_after_is_in_whole_seconds_and_never_zero() {
         for (wait, seconds) in [(0, 1), (1, 1), (1_000, 1), (1_001, 2)] {
             let refusal = Refusal::over_limit(Some(Nanos::from_millis(wait)));
             assert_eq!(refusal.retry_after_seconds(), Some(seconds));
         }
         assert_eq!(Refusal::over_limit(None).retry_after_seconds(), None);
-        let away = Refusal::store_unavailable();
-        assert_eq!((away.status, away.retry_after_seconds()), (503, Some(1)));
+        let unavailable = Refusal::store_unavailable();
+        assert_eq!(
+            (unavailable.status, unavailable.retry_after_seconds()),
+            (503, Some(1))
+        );
     }
 }

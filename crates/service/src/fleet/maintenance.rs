@@ -1,8 +1,8 @@
-//! The task that keeps this node's part in the fleet in order, for as long as the process lives.
+//! The background task of a fleet node.
 //!
-//! It renews slices of leased limits, reconciles counts of `async` limits, and cancels tickets of requests whose clients left
-//! before the verdict. A slice that is nearly used up is renewed at once; everything else is looked at every 20 ms. While a
-//! part of the store is away nothing is done there. Must not know: how slices and counts are accounted for.
+//! It renews slices of leased limits, reconciles counts of `async` limits, and cancels tickets of requests whose clients
+//! disconnected before the verdict. It renews a nearly exhausted slice at once and does everything else every 20 ms. It skips
+//! parts of the store that are unavailable. Must not know: how slices and counts are accounted for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use tollgate_store::Clock;
 use crate::panic_guard::catch_panic;
 use crate::service::RateLimitService;
 
-/// How often everything is looked at.
+/// The time between two rounds.
 const ROUND_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maintains this node's part in its fleet. Run [`run`](Self::run) once in a process.
+/// Runs the background work of a fleet node. Call [`run`](Self::run) once in a process.
 #[derive(Debug)]
 pub struct FleetMaintenance<C> {
     service: Arc<RateLimitService<C>>,
@@ -26,7 +26,7 @@ pub struct FleetMaintenance<C> {
 }
 
 impl<C: Clock> FleetMaintenance<C> {
-    /// Maintains the part of this service, if it has joined a fleet.
+    /// The background task of this service, which does nothing unless the service has joined a fleet.
     #[must_use]
     pub const fn new(service: Arc<RateLimitService<C>>) -> Self {
         Self {
@@ -35,13 +35,13 @@ impl<C: Clock> FleetMaintenance<C> {
         }
     }
 
-    /// How often a round ended by a bug of ours; the next one was made all the same.
+    /// The number of rounds that panicked. The task continued after each of them.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Makes round after round. Ends only if the service has joined no fleet.
+    /// Runs rounds for ever. Returns only if the service has joined no fleet.
     pub async fn run(self: Arc<Self>) {
         let Some(fleet) = self.service.fleet() else {
             return;
@@ -49,7 +49,7 @@ impl<C: Clock> FleetMaintenance<C> {
         loop {
             if catch_panic(self.round(fleet)).await.is_none() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
-                tracing::error!("fleet maintenance panicked; it goes on");
+                tracing::error!("fleet maintenance panicked, continuing with the next round");
             }
             tokio::select! {
                 () = sleep(ROUND_INTERVAL) => {}

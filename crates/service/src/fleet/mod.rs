@@ -1,7 +1,7 @@
-//! A service as a node of a fleet: the other nodes, what operators say on all of them, and the upkeep of this node's part.
+//! A service as a node of a fleet: the other nodes, the operators' changes, and background work.
 //!
-//! `membership/` sees the other nodes and shares what operators say, `maintenance.rs` renews, reconciles and cancels. Must
-//! not know: Redis, command lines, how anything is decided.
+//! `membership/` tracks the other nodes and shares operators' changes, `maintenance.rs` renews slices, reconciles counts and
+//! cancels tickets. Must not know: Redis, command lines, how requests are decided.
 
 mod maintenance;
 mod membership;

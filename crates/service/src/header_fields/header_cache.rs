@@ -1,8 +1,8 @@
-//! What stays the same about each limit from answer to answer, rendered once for each generation of the policy.
+//! The quota policies of all limits, rendered once for each generation of the policy.
 //!
-//! The renderer keeps the cache of the newest generation; a verdict of an older one gets a cache of its own, so that a
-//! verdict is always rendered by the policy that decided it. An entry is rendered when its quota is first sent: a policy
-//! may have thousands of overrides, most of which nobody asks for. Must not know: dialects, where a limit stands.
+//! The renderer keeps the cache of the newest generation. A verdict of an older generation gets a cache of its own, so that
+//! a verdict is always rendered by the policy that decided it. An entry is rendered when its quota is first sent: a policy
+//! may have thousands of overrides, most of which are never used. Must not know: dialects, the status of limits.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +21,7 @@ pub(super) struct HeaderCaches(ArcSwap<HeaderCache>);
 /// The rendered policy of every limit of one generation.
 #[derive(Debug, Default)]
 pub struct HeaderCache {
-    /// Generations count from 1; zero is the cache before the first answer.
+    /// Generations count from 1; zero is the initial empty cache.
     generation: u64,
     rules: Box<[Box<[MeterEntries]>]>,
 }
@@ -29,17 +29,17 @@ pub struct HeaderCache {
 /// The rendered policies of one meter.
 #[derive(Debug)]
 struct MeterEntries {
-    /// For each of its quotas.
+    /// One for each of its quotas.
     listed: Box<[CachedPolicy]>,
-    /// For quotas that are computed for a request, by what they count.
+    /// For quotas that are computed for a request, one for each unit.
     computed: [CachedPolicy; 3],
 }
 
-/// `None` where a name cannot be sent; names of policies that were read always can.
+/// `None` if the name cannot be sent. Names of loaded policies always can.
 type CachedPolicy = OnceLock<Option<Box<QuotaPolicy>>>;
 
 impl HeaderCaches {
-    /// The cache of the generation that decided.
+    /// The cache of a generation.
     pub(super) fn for_generation(&self, generation: &Generation) -> Guard<Arc<HeaderCache>> {
         let current = self.0.load();
         if current.generation == generation.number() {
@@ -122,13 +122,13 @@ fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Optio
     };
     let policy = policy.ok()?.with_scope(scope(verdict, rule, state));
     match &rule.bucket {
-        // What limits share is one bucket to clients, whichever of them speaks.
+        // Limits that share a bucket show the same bucket to clients.
         Some(bucket) => policy.with_bucket(bucket).ok(),
         None => Some(policy),
     }
 }
 
-/// The name of one meter, different from that of any other: the limit's, and the level or the number of the window.
+/// The unique name of a meter: the limit's name, and the level or the number of the window.
 fn full_name(rule: &Rule, meter: &Meter, state: &LimitState) -> String {
     let name = &rule.name;
     match (&meter.level, state.role(), state.meter_index()) {
@@ -139,15 +139,15 @@ fn full_name(rule: &Rule, meter: &Meter, state: &LimitState) -> String {
     }
 }
 
-/// Whom the limit counts together. Without a key it is everybody; with one it is each caller, for all that they do if the
-/// limit applies to everything.
+/// The scope of a limit. Without a key all callers share it. With a key it counts each caller, globally if the limit
+/// applies to all requests.
 fn scope(verdict: &Verdict, rule: &Rule, state: &LimitState) -> Scope {
-    let place = MeterRef {
+    let meter = MeterRef {
         rule: state.rule_index(),
         meter: state.meter_index(),
     };
-    let recipe = verdict.generation().rules().key_spec(place);
-    if recipe.is_none_or(|recipe| recipe.parts.is_empty()) {
+    let key_spec = verdict.generation().rules().key_spec(meter);
+    if key_spec.is_none_or(|key_spec| key_spec.parts.is_empty()) {
         Scope::Shared
     } else if rule.applies_to_all {
         Scope::Global

@@ -1,8 +1,8 @@
-//! The header fields of an answer, in the dialects that the operator chose.
+//! Renders the header fields of responses, in the dialects that the operator chose.
 //!
-//! Every transport that sends fields gets them here, as names and values in a buffer. `header_cache.rs` keeps what stays the
-//! same about a limit, `problem.rs` writes the body of a refusal. Must not know: sockets, header libraries, how anything
-//! was decided.
+//! Every transport that sends header fields gets them here, as names and values in a buffer. `header_cache.rs` keeps the
+//! static part of each limit, `problem.rs` writes the body of a refusal. Must not know: sockets, header libraries, how
+//! requests are decided.
 
 mod header_cache;
 mod problem;
@@ -27,28 +27,28 @@ use tollgate_store::contract::MAX_CHECKS;
 use self::header_cache::HeaderCaches;
 use crate::secret::Secret;
 
-/// Renders the header fields of answers.
+/// Renders the header fields of responses.
 pub struct HeaderRenderer {
     dialects: Dialects,
-    /// Whether any of them says when, and not only after how long.
+    /// Whether any dialect sends times as well as delays.
     sends_time: bool,
-    /// Whether any of them says whose quota it is.
+    /// Whether any dialect sends partition digests.
     sends_partitions: bool,
     /// Adds a random delay of at most this much to `Retry-After`.
     jitter: Nanos,
     /// Keys the digests of partitions.
     secret: Secret,
-    /// Counts denials that got a random delay, so that each gets another one.
+    /// The number of denials with a random delay; it seeds the next one.
     denied: AtomicU64,
     caches: HeaderCaches,
 }
 
-/// What an answer is about.
+/// What header fields are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderSubject {
-    /// A request that goes on or not.
+    /// The decision on a request.
     Request,
-    /// Where a key stands. The answer never says `Retry-After`.
+    /// The status of a key. The fields never include `Retry-After`.
     Status,
 }
 
@@ -80,13 +80,13 @@ impl HeaderRenderer {
         self
     }
 
-    /// The dialects of all answers.
+    /// The dialects of all responses.
     #[must_use]
     pub const fn dialects(&self) -> Dialects {
         self.dialects
     }
 
-    /// Lends what a decision promises to `work`, which writes its fields and its body.
+    /// Calls `work` with the rate limit status of a verdict, to write header fields or problem details.
     pub(crate) fn with_rate_limit_status<R>(
         &self,
         verdict: &Verdict,
@@ -98,11 +98,11 @@ impl HeaderRenderer {
             HeaderSubject::Request => verdict.outcome(),
             HeaderSubject::Status => Outcome::Allow,
         };
-        let work = |standings: &[RateLimitItem<'_>], binding: Option<usize>| {
-            let answer = self.rate_limit_status(outcome, standings, now);
+        let work = |items: &[RateLimitItem<'_>], binding: Option<usize>| {
+            let status = self.rate_limit_status(outcome, items, now);
             work(&match binding {
-                Some(binding) => answer.with_binding(binding),
-                None => answer,
+                Some(binding) => status.with_binding(binding),
+                None => status,
             })
         };
         let cache = self.cache(verdict);
@@ -113,11 +113,11 @@ impl HeaderRenderer {
         }
     }
 
-    /// An answer about any limits.
+    /// The rate limit status of any limits.
     pub fn rate_limit_status<'a>(
         &self,
         outcome: Outcome,
-        standings: &'a [RateLimitItem<'a>],
+        items: &'a [RateLimitItem<'a>],
         now: impl FnOnce() -> Timestamp,
     ) -> RateLimitStatus<'a> {
         let jitter = match outcome {
@@ -132,17 +132,17 @@ impl HeaderRenderer {
         } else {
             Timestamp::EPOCH
         };
-        RateLimitStatus::new(outcome, standings)
+        RateLimitStatus::new(outcome, items)
             .with_now(now)
             .with_jitter(jitter)
     }
 
-    /// The rendered policies of the generation that decided. [`standings`](Self::standings) borrows them.
+    /// The rendered policies of the verdict's generation. [`rate_limit_items`](Self::rate_limit_items) borrows them.
     pub fn cache(&self, verdict: &Verdict) -> Guard<Arc<HeaderCache>> {
         self.caches.for_generation(verdict.generation())
     }
 
-    /// Where the limits of a verdict stand that clients are told about.
+    /// The status of each limit of a verdict that is sent to clients.
     pub fn rate_limit_items<'a>(
         &self,
         verdict: &'a Verdict,
@@ -152,7 +152,7 @@ impl HeaderRenderer {
         states.filter_map(move |state| self.rate_limit_item(verdict, state, cache))
     }
 
-    /// Where up to `N` limits stand that clients are told about, and which of them binds.
+    /// Calls `work` with the status of up to `N` limits that are sent to clients, and the index of the binding one.
     fn collect<const N: usize, R>(
         &self,
         verdict: &Verdict,
@@ -162,24 +162,24 @@ impl HeaderRenderer {
         let binding = verdict.binding();
         let is_binding = |state: &LimitState| binding.is_some_and(|one| std::ptr::eq(one, state));
         let states = verdict.limits().iter();
-        let mut told =
+        let mut sent =
             states.filter_map(|state| Some((state, self.rate_limit_item(verdict, state, cache)?)));
-        let Some((state, first)) = told.next() else {
+        let Some((state, first)) = sent.next() else {
             return work(&[], None);
         };
-        let mut standings = [first; N];
+        let mut items = [first; N];
         let (mut len, mut bound) = (1, is_binding(state).then_some(0));
-        for (place, (state, standing)) in standings.iter_mut().skip(1).zip(told) {
+        for (slot, (state, item)) in items.iter_mut().skip(1).zip(sent) {
             if is_binding(state) {
                 bound = Some(len);
             }
-            *place = standing;
+            *slot = item;
             len += 1;
         }
-        work(standings.get(..len).unwrap_or_default(), bound)
+        work(items.get(..len).unwrap_or_default(), bound)
     }
 
-    /// Where a limit stands. `None` if clients are not told about it.
+    /// The status of a limit. `None` if it is not sent to clients.
     fn rate_limit_item<'a>(
         &self,
         verdict: &'a Verdict,
@@ -192,19 +192,19 @@ impl HeaderRenderer {
         let quota = verdict.quota_info(state);
         let window = quota.window();
         let policy = cache.policy(verdict, state, &quota)?;
-        let standing = RateLimitItem::new(policy, state.outcome, &state.status)
+        let item = RateLimitItem::new(policy, state.outcome, &state.status)
             .with_quota(state.status.limit, window)
             .with_next_unit_after(quota.time_to_next_unit(&state.status))
             .with_cost(state.cost);
         let key = verdict.key(state);
         if key.is_empty() || !self.sends_partitions {
-            return Some(standing);
+            return Some(item);
         }
         let partition = PartitionKey::digest(&self.secret.0, key);
-        Some(standing.with_partition(partition))
+        Some(item.with_partition(partition))
     }
 
-    /// Where the seeds of random delays begin: elsewhere in every process, so that the nodes of a fleet do not add the same.
+    /// The first seed of random delays. It differs between processes, so that the nodes of a fleet do not add the same delays.
     fn first_seed(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.secret.0;
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
@@ -220,7 +220,7 @@ impl fmt::Debug for HeaderRenderer {
     }
 }
 
-/// Runs `work` with a buffer for fields that this thread keeps. A nested call gets a buffer of its own.
+/// Calls `work` with this thread's buffer for header fields. A nested call gets a buffer of its own.
 pub fn with_header_fields<R>(work: impl FnOnce(&mut HeaderFields) -> R) -> R {
     thread_local! {
         static OWN: Cell<Option<HeaderFields>> = const { Cell::new(None) };
@@ -233,7 +233,7 @@ pub fn with_header_fields<R>(work: impl FnOnce(&mut HeaderFields) -> R) -> R {
     done
 }
 
-/// Whether clients are told about a state: every enforced limit, and of what stands beside a limit only what refuses.
+/// Whether a limit is sent to clients: every enforced limit; an auxiliary meter only if it denies.
 fn is_sent_to_clients(state: &LimitState) -> bool {
     state.enforcement == EnforcementMode::Enforced
         && (state.role() == MeterRole::Main || !state.outcome.is_admitted())

@@ -1,6 +1,6 @@
 //! The problem details of a refusal (RFC 9457): the type, and a sentence for people.
 //!
-//! Must not know: sockets, header fields, how anything was decided.
+//! Must not know: sockets, header fields, how requests are decided.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use tollgate_http::{ProblemDetails, ProblemType, RateLimitStatus};
 use tollgate_policy::rules::MeterRole;
 
 /// Appends the problem details of a refusal to `out`, with the policy's own message if it has one. `status` is the code
-/// that is really sent.
+/// of the response.
 pub fn write_problem(
     verdict: &Verdict,
-    answer: &RateLimitStatus<'_>,
+    rate_limit: &RateLimitStatus<'_>,
     status: u16,
     out: &mut Vec<u8>,
 ) {
@@ -32,16 +32,16 @@ pub fn write_problem(
         }
     };
     if verdict.binding().is_some() {
-        answer.write_problem_with_detail(cause, status, detail, out);
+        rate_limit.write_problem_with_detail(cause, status, detail, out);
     } else {
-        // Refused before anybody was asked how much is left.
+        // Refused before the store was asked, so there is no status to send.
         ProblemDetails::new(status, cause.title(), detail.to_string())
-            .with_violated_policy(cause, verdict.rule_name(), answer.retry_after_ms())
+            .with_violated_policy(cause, verdict.rule_name(), rate_limit.retry_after_ms())
             .write(out);
     }
 }
 
-/// The name of the part that a meter plays in its rule.
+/// The name of a meter's role in its rule.
 #[must_use]
 pub const fn role_name(role: MeterRole) -> &'static str {
     match role {
@@ -54,7 +54,7 @@ pub const fn role_name(role: MeterRole) -> &'static str {
     }
 }
 
-/// What happened this time, for people.
+/// The explanation for people.
 struct RefusalDetail<'a>(&'a Verdict);
 
 impl fmt::Display for RefusalDetail<'_> {
@@ -81,13 +81,13 @@ impl fmt::Display for RefusalDetail<'_> {
             (Some(DenialReason::Concurrency), _) => {
                 write!(
                     f,
-                    "as many requests as the limit {name:?} admits are under way"
+                    "the limit {name:?} has reached its maximum of concurrent requests"
                 )
             }
             (Some(DenialReason::Blocked), _) => match verdict.rule_name() {
                 Some(name) => write!(
                     f,
-                    "earlier requests were beyond the limit {name:?}, which blocks for a while"
+                    "earlier requests exceeded the limit {name:?}, which blocks for a while"
                 ),
                 None => f.write_str("requests from this address are blocked"),
             },
@@ -99,9 +99,7 @@ impl fmt::Display for RefusalDetail<'_> {
                     "the limit {name:?} needs an attribute that the request does not have"
                 );
             }
-            (Some(DenialReason::Unreadable), _) => {
-                f.write_str("the path or the host is too long to be read")
-            }
+            (Some(DenialReason::Unreadable), _) => f.write_str("the path or the host is too long"),
             _ => f.write_str("the request is refused"),
         }?;
         match verdict.outcome() {

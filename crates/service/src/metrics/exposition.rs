@@ -1,13 +1,13 @@
-//! Numbers as text: the format that Prometheus has always read, and OpenMetrics.
+//! Writes metrics in the text format of Prometheus, or in OpenMetrics.
 //!
-//! Must not know: which metrics there are, where numbers come from.
+//! Must not know: which metrics exist, where numbers come from.
 
 use std::fmt::Write as _;
 
 use super::families::{MetricFamily, MetricKind};
 use super::histogram::HistogramSnapshot;
 
-/// How metrics are written.
+/// The format of the metrics page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsFormat {
     /// The text format 0.0.4.
@@ -17,7 +17,7 @@ pub enum MetricsFormat {
 }
 
 impl MetricsFormat {
-    /// The `Content-Type` of a page in it.
+    /// The `Content-Type` of the format.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl MetricsFormat {
         }
     }
 
-    /// The format that a client prefers by its `Accept`. Without OpenMetrics in it that is the text format.
+    /// The format that a client prefers by its `Accept` headers. The default is the text format.
     pub fn negotiate<'a>(accept: impl Iterator<Item = &'a str>) -> Self {
         let (mut open, mut plain) = (0, 0);
         for range in accept.flat_map(|field| field.split(',')) {
@@ -50,7 +50,7 @@ impl MetricsFormat {
     }
 }
 
-/// A weight between 0 and 1 with at most three digits after the point; what is none counts as nothing.
+/// Parses a quality value of `Accept` into thousandths. An invalid value is zero.
 fn parse_weight(weight: &str) -> u32 {
     let (whole, rest) = weight.split_once('.').unwrap_or((weight, ""));
     let digits = rest.bytes().chain(*b"000").take(3);
@@ -65,7 +65,7 @@ fn parse_weight(weight: &str) -> u32 {
     }
 }
 
-/// A page of metrics being written.
+/// A metrics page that is being written.
 #[derive(Debug)]
 pub(crate) struct MetricsPage {
     out: String,
@@ -81,34 +81,34 @@ pub(crate) struct FamilySamples<'a> {
 impl MetricsPage {
     pub(crate) fn new(format: MetricsFormat) -> Self {
         Self {
-            // As much as a policy with a few limits takes.
+            // Enough for a policy with a few limits.
             out: String::with_capacity(16 * 1_024),
             format,
         }
     }
 
-    /// Begins a family; its samples follow.
+    /// Writes a family's header. Its samples follow.
     pub(crate) fn family<'a>(&'a mut self, family: &'a MetricFamily) -> FamilySamples<'a> {
         let MetricFamily {
             name, kind, help, ..
         } = family;
         let unit = name.ends_with("_seconds");
-        // Writing to a text cannot fail.
+        // Writing to a `String` cannot fail.
         let _infallible = match self.format {
-            // Here a family is what its samples are called, and the kind that only labels speak of is not known.
+            // In this format a family has the name of its samples, and the type `info` does not exist.
             MetricsFormat::Prometheus => {
                 let suffix = kind.suffix();
-                let word = match kind {
+                let type_name = match kind {
                     MetricKind::Info => "gauge",
                     other => other.type_name(),
                 };
                 write!(
                     self.out,
-                    "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {word}\n"
+                    "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {type_name}\n"
                 )
             }
             MetricsFormat::OpenMetrics => {
-                let word = kind.type_name();
+                let type_name = kind.type_name();
                 let unit = if unit {
                     format!("# UNIT {name} seconds\n")
                 } else {
@@ -116,7 +116,7 @@ impl MetricsPage {
                 };
                 write!(
                     self.out,
-                    "# TYPE {name} {word}\n{unit}# HELP {name} {help}\n"
+                    "# TYPE {name} {type_name}\n{unit}# HELP {name} {help}\n"
                 )
             }
         };
@@ -133,21 +133,21 @@ impl MetricsPage {
 }
 
 impl FamilySamples<'_> {
-    /// One number. Labels have the values of the family's, in its order.
+    /// Writes one number. `labels` are the values of the family's labels, in its order.
     pub(crate) fn add(&mut self, labels: &[&str], value: u64) -> &mut Self {
         self.write_sample_name(self.family.kind.suffix(), labels, None);
         let _infallible = writeln!(self.page.out, "{value}");
         self
     }
 
-    /// Nanoseconds, told in seconds.
+    /// Writes nanoseconds as seconds.
     pub(crate) fn add_nanos(&mut self, labels: &[&str], nanos: u64) -> &mut Self {
         self.write_sample_name(self.family.kind.suffix(), labels, None);
         self.write_seconds(nanos);
         self
     }
 
-    /// Spans of time.
+    /// Writes a histogram.
     pub(crate) fn add_histogram(
         &mut self,
         labels: &[&str],
@@ -158,9 +158,9 @@ impl FamilySamples<'_> {
             count,
             sum,
         } = spans;
-        for (end, so_many) in up_to.iter().chain([&("+Inf", *count)]) {
+        for (end, count_up_to) in up_to.iter().chain([&("+Inf", *count)]) {
             self.write_sample_name("_bucket", labels, Some(end));
-            let _infallible = writeln!(self.page.out, "{so_many}");
+            let _infallible = writeln!(self.page.out, "{count_up_to}");
         }
         self.write_sample_name("_sum", labels, None);
         self.write_seconds(*sum);
@@ -223,13 +223,13 @@ mod tests {
         name: "took_seconds",
         kind: MetricKind::Histogram,
         labels: &["by"],
-        help: "How long it took",
+        help: "Duration",
     };
     const SEEN: MetricFamily = MetricFamily {
         name: "seen",
         kind: MetricKind::Counter,
         labels: &[],
-        help: "What was seen",
+        help: "Events",
     };
 
     fn page(format: MetricsFormat) -> String {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn both_formats_are_written_to_the_letter() {
+    fn both_formats_are_written_exactly() {
         let samples = |total: &str| {
             format!(
                 r#"took_seconds_bucket{{by="a\"b\\c\nd",le="0.1"}} 1
@@ -255,14 +255,14 @@ took_seconds_count{{by="a\"b\\c\nd"}} 2
 {total}"#
             )
         };
-        let plain = "# HELP seen_total What was seen\n# TYPE seen_total counter\nseen_total 7\n\
-                     # HELP took_seconds How long it took\n# TYPE took_seconds histogram\n";
+        let plain = "# HELP seen_total Events\n# TYPE seen_total counter\nseen_total 7\n\
+                     # HELP took_seconds Duration\n# TYPE took_seconds histogram\n";
         assert_eq!(
             page(MetricsFormat::Prometheus),
             format!("{plain}{}", samples(""))
         );
-        let open = "# TYPE seen counter\n# HELP seen What was seen\nseen_total 7\n\
-                    # TYPE took_seconds histogram\n# UNIT took_seconds seconds\n# HELP took_seconds How long it took\n";
+        let open = "# TYPE seen counter\n# HELP seen Events\nseen_total 7\n\
+                    # TYPE took_seconds histogram\n# UNIT took_seconds seconds\n# HELP took_seconds Duration\n";
         assert_eq!(
             page(MetricsFormat::OpenMetrics),
             format!("{open}{}", samples("# EOF\n"))
@@ -270,7 +270,7 @@ took_seconds_count{{by="a\"b\\c\nd"}} 2
     }
 
     #[test]
-    fn clients_get_what_they_would_rather_have() {
+    fn clients_get_the_format_that_they_prefer() {
         use MetricsFormat::{OpenMetrics, Prometheus};
         // What Prometheus 3 sends.
         let server = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
@@ -299,7 +299,7 @@ took_seconds_count{{by="a\"b\\c\nd"}} 2
     }
 
     #[test]
-    fn weights_are_read_as_http_has_them() {
+    fn quality_values_are_parsed_as_http_defines_them() {
         for (text, weight) in [
             ("1", 1_000),
             ("1.000", 1_000),

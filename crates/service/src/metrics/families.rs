@@ -1,25 +1,25 @@
-//! Every metric there is: its name, what it means and which labels it has. `docs/metrics.md` is this table.
+//! The table of all metrics: name, kind, labels and help text. `docs/metrics.md` shows the same table.
 //!
-//! Labels come from here, from enums and from names in the policy, never from a request, so no caller can add a series.
-//! Must not know: where the numbers come from.
+//! Labels are constants, enum names and names of the policy, never values of a request, so no caller can add a series. Must
+//! not know: where the numbers come from.
 
-/// What kind of number a family is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricKind {
-    /// It only grows; `_total` is added to its name.
+    /// A counter; its samples have the suffix `_total`.
     Counter,
-    /// It goes up and down.
+    /// A gauge.
     Gauge,
-    /// Spans of time in buckets.
+    /// A histogram of durations.
     Histogram,
-    /// Always 1; the labels say it. `_info` is added to its name.
+    /// Always 1, with its information in labels; its samples have the suffix `_info`.
     Info,
 }
 
 /// One metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MetricFamily {
-    /// Without what the kind adds to it.
+    /// The name without the kind's suffix.
     pub(crate) name: &'static str,
     pub(crate) kind: MetricKind,
     pub(crate) labels: &'static [&'static str],
@@ -27,7 +27,7 @@ pub(crate) struct MetricFamily {
 }
 
 impl MetricKind {
-    /// What samples have after the family's name, where there is one sample for a set of labels.
+    /// The suffix of a sample's name, for kinds with one sample for each set of labels.
     pub(crate) const fn suffix(self) -> &'static str {
         match self {
             Self::Counter => "_total",
@@ -57,7 +57,7 @@ macro_rules! families {
             };
         )*
 
-        /// All of them, in the order they are told.
+        /// All families, in the order of the page.
         #[cfg(test)]
         pub(super) const FAMILIES: &[MetricFamily] = &[$($constant),*];
     };
@@ -65,135 +65,135 @@ macro_rules! families {
 
 families! {
     LIMIT_DECISIONS Counter "tollgate_limit_decisions" ["limit" "outcome"]
-        "Requests that a limit was asked about: allowed (and admitted by all others too), denied, would_deny (in shadow)";
+        "Requests evaluated by each limit: allowed (also admitted by all other limits), denied, would_deny (in shadow mode)";
     LIMIT_NEAR Counter "tollgate_limit_near" ["limit"]
-        "Requests that a limit admitted with at least 80 % of it used";
+        "Requests admitted by each limit with at least 80 % of its quota used";
     LIMIT_WAITS Counter "tollgate_limit_waits" ["limit"]
-        "Requests that a limit admitted after a wait";
+        "Requests admitted by each limit after a wait";
     LIMIT_STORE_ERRORS Counter "tollgate_limit_store_errors" ["limit"]
-        "Requests on which the store did not answer a limit, decided by its on_store_failure";
+        "Requests for which the store did not answer; decided by the limit's on_store_failure";
     LIMIT_OVERFLOW Counter "tollgate_limit_overflow" ["limit"]
-        "Requests that a limit decided by the store's overflow, which may deny too much";
+        "Requests decided by the store's overflow slots, which may deny too much";
     CANDIDATE_COMPARED Counter "tollgate_candidate_compared" ["limit"]
-        "Requests on which a limit and its candidate were both asked";
+        "Requests evaluated by both a limit and its candidate";
     CANDIDATE_DIVERGED Counter "tollgate_candidate_diverged" ["limit" "direction"]
-        "Requests that a limit's candidate would have decided differently: would_deny, would_allow";
+        "Requests that a limit's candidate would decide differently: would_deny, would_allow";
     CANDIDATE_UNKNOWN Counter "tollgate_candidate_unknown" ["limit"]
-        "Requests on which the store did not answer for a candidate";
+        "Requests for which the store did not answer for a candidate";
     REQUESTS Counter "tollgate_requests" ["transport" "outcome"]
-        "Questions answered: allowed, waited (allowed after a wait), denied, looked (nothing was charged), failed (not understood or not decided)";
+        "Requests by outcome: allowed, waited (allowed after a wait), denied, looked (a peek, nothing charged), failed (invalid or not decided)";
     REFUSALS Counter "tollgate_refusals" ["reason"]
-        "Requests refused by the policy, by why";
+        "Requests refused by the policy, by reason";
     DURATION Histogram "tollgate_request_duration_seconds" ["transport"]
-        "From when a question was read to when its answer was written, without the network; of pipelined commands, until all of them were";
+        "Time from reading a request to writing its response, without the network; each pipelined command takes as long as its whole batch";
     WAIT Histogram "tollgate_wait_seconds" []
-        "How long requests were told to wait before they go on";
+        "Time that requests had to wait before they were admitted";
     WAITING Gauge "tollgate_waiting_requests" ["listener"]
-        "Answers that are held back now until their requests may go on";
+        "Requests that wait now";
     THROTTLE Counter "tollgate_throttle_commands" ["command" "outcome"]
         "Redis commands that bring their own quota";
     STORE_SLOTS Gauge "tollgate_store_slots" ["store"]
-        "Slots for states of keys; about four sevenths of them can be in use at once";
+        "Slots of the memory store; about four sevenths of them can be in use at once";
     STORE_LIVE Gauge "tollgate_store_live" ["store"]
-        "Slots whose state still counts, within about 1 % of the slots";
+        "Slots with a live state, within about 1 % of the slots";
     STORE_EVICTIONS Counter "tollgate_store_live_evictions" ["store"]
-        "States that still counted and were given up for others; each forgave a key what it owed";
+        "Live states evicted for other keys; each eviction resets a key's usage";
     STORE_OVERFLOW Counter "tollgate_store_overflow_decisions" ["store"]
-        "Decisions made by the overflow because there was no room for the key";
+        "Decisions by overflow slots because there was no slot for the key";
     STORE_BYTES Gauge "tollgate_store_bytes" ["store" "part"]
-        "Bytes set aside for tables and taken by collections";
+        "Bytes allocated for tables and for collections";
     SHARED_CALLS Counter "tollgate_store_calls" ["outcome"]
-        "Calls of the store that a fleet shares, by how they ended: answered, refused (nothing was charged), busy (not made, too many were under way), ambiguous (no answer came, they may have been carried out)";
+        "Calls of the shared store by result: answered, refused (nothing charged), busy (not sent, too many calls in flight), ambiguous (no reply, may have been carried out)";
     SHARED_DEGRADED Gauge "tollgate_store_degraded" []
-        "1 while some part of the shared store is away and this node decides by itself";
+        "1 while a part of the shared store is unavailable and this node decides by itself";
     BREAKER Gauge "tollgate_breaker_state" ["part"]
-        "Whether a part of the shared store is asked: 0 (closed, it is), 1 (open, it is not)";
+        "State of the circuit breaker of each part of the shared store: 0 (closed), 1 (open)";
     BREAKER_OPENINGS Counter "tollgate_breaker_openings" []
-        "How often a part of the shared store was given up on";
+        "Times that a circuit breaker opened";
     LOCAL_DECISIONS Counter "tollgate_local_decisions" []
-        "Decisions that were made without the shared store, in whole or in part";
-    DENIALS_REMEMBERED Counter "tollgate_denials_remembered" []
-        "Denials answered without asking the shared store because an earlier one was still true";
+        "Decisions made without the shared store, in whole or in part";
+    CACHED_DENIALS Counter "tollgate_denials_remembered" []
+        "Denials answered from the denial cache without a call of the shared store";
     REPLAYED Counter "tollgate_replayed" []
-        "Keys whose spending on this node was told to the shared store when it was back";
-    REPLAY_LOST Counter "tollgate_replay_lost" []
-        "Keys whose spending on this node there was no room to remember";
+        "Keys whose local usage was replayed to the shared store after an outage";
+    REPLAY_DROPPED Counter "tollgate_replay_lost" []
+        "Keys whose local usage was not recorded for the replay because the table was full";
     DEGRADED Gauge "tollgate_degraded" ["cause"]
-        "1 if within the last 10 s some decision could not be exact: store (it did not answer), overflow (no room for a key), saturation (this server had too much to do)";
-    MOST_WAITING Gauge "tollgate_waiting_requests_most" []
-        "How many gateways' requests may be held back at the same time";
-    CROWDED_OUT Counter "tollgate_crowded_out" ["outcome"]
-        "Requests that would have had to wait while as many did as may: refused, let_through (their limits want it so)";
-    RUNTIME_LATE Gauge "tollgate_runtime_late_seconds" []
-        "How long something that was ready waited for a thread, at worst in the last seconds";
+        "1 if a decision of the last 10 s was not exact: store (it did not answer), overflow (no slot for a key), saturation (this server was overloaded)";
+    MAX_WAITING Gauge "tollgate_waiting_requests_most" []
+        "The most requests that may wait at the same time";
+    WAIT_QUEUE_FULL Counter "tollgate_crowded_out" ["outcome"]
+        "Requests that would have had to wait while the wait queue was full: refused, let_through (admitted because their limits are open)";
+    RUNTIME_DELAY Gauge "tollgate_runtime_late_seconds" []
+        "Worst scheduling delay of the runtime in the last seconds";
     DECISION_AGE Gauge "tollgate_watchdog_age_seconds" []
         "How long ago the watchdog last decided a synthetic request; above 5 s health checks fail; not there before the first one";
     CONNECTIONS Gauge "tollgate_connections" ["listener"]
-        "Connections that are open";
+        "Open connections";
     CONNECTIONS_ACCEPTED Counter "tollgate_connections_accepted" ["listener"]
-        "Connections that were served";
+        "Accepted connections";
     CONNECTIONS_REFUSED Counter "tollgate_connections_refused" ["listener"]
         "Connections closed at once because too many were open";
     ACCEPT_ERRORS Counter "tollgate_accept_errors" ["listener"]
-        "Connections that the operating system could not hand over";
+        "Connections that the operating system failed to accept";
     FAILED_HANDSHAKES Counter "tollgate_failed_handshakes" ["listener"]
-        "Connections that did not come to speak TLS: too slow, no common version, a certificate that is not accepted";
+        "Failed TLS handshakes: timeout, no common version, certificate not accepted";
     PANICS Counter "tollgate_panics" ["listener"]
-        "Bugs that ended one request or connection and nothing else";
+        "Panics that ended one request or connection";
     TLS_EXPIRES Gauge "tollgate_tls_certificate_expires_timestamp_seconds" []
-        "When the certificate in force expires; not there where TLS is not spoken";
+        "Expiry time of the current certificate; absent without TLS";
     TLS_RELOADS Counter "tollgate_tls_reloads" ["outcome"]
-        "Times that the files of TLS were read because they had changed: loaded, refused; not there where TLS is not spoken";
+        "Reloads of the TLS files after a change: loaded, refused; absent without TLS";
     GENERATION Gauge "tollgate_policy_generation" []
-        "The version of the policy in force, counted from 1 since the process began";
+        "Generation of the current policy, counted from 1 since the process started";
     POLICY_VALID Gauge "tollgate_policy_valid" []
-        "1 if what the policy's file says is in force, 0 if it is wrong and an earlier version is";
+        "1 if the policy file is in effect, 0 if it is invalid and an earlier version is in effect";
     POLICY_LOADED_AT Gauge "tollgate_policy_loaded_timestamp_seconds" []
-        "When the policy in force was loaded";
+        "Time at which the current policy was loaded";
     RELOADS Counter "tollgate_policy_reloads" ["outcome"]
-        "Times that the policy's file was read because it had changed or somebody said so: loaded, refused";
+        "Reloads of the policy file after a change or a request: loaded, refused";
     SWITCHES Gauge "tollgate_switches" ["halt"]
-        "Limits that operators have halted (everything counts as one): shadow, off";
+        "Limits that operators have switched, counting all limits together as one: shadow, off";
     OVERRIDES Gauge "tollgate_overrides" []
-        "Keys that operators have given another quota";
+        "Keys with an operator's quota override";
     BLOCKS Gauge "tollgate_blocks" []
         "Keys and networks that operators have blocked";
     FLEET_NODES Gauge "tollgate_fleet_nodes" []
-        "Nodes of the fleet as last seen, this one included; like all of these not there outside a fleet";
+        "Nodes of the fleet as last reported, including this one; all fleet metrics are absent outside a fleet";
     FLEET_MISMATCH Gauge "tollgate_fleet_mismatch" ["what"]
-        "Nodes that differ from this one for longer than a change takes to get round: secret (every limit is then counted several times, each to the whole), policy";
+        "Nodes that differ from this one for longer than a rollout takes: secret (each group of nodes counts separately up to the whole limit), policy";
     FLEET_CONTROLS_VERSION Gauge "tollgate_fleet_controls_version" []
-        "Version of what operators said that is in force here; the same on all nodes once it has got round";
+        "Version of the operators' changes applied on this node; the same on all nodes once they are synchronised";
     FLEET_CONTROLS_WAITING Gauge "tollgate_fleet_controls_waiting" []
-        "How much operators said here that the other nodes cannot know yet";
-    FLEET_BEAT_AGE Gauge "tollgate_fleet_last_beat_age_seconds" []
-        "How long ago this node could last say that it is there";
+        "Operators' changes on this node that are not yet shared with the other nodes";
+    FLEET_HEARTBEAT_AGE Gauge "tollgate_fleet_last_beat_age_seconds" []
+        "Time since the last successful heartbeat of this node";
     FLEET_PANICS Counter "tollgate_fleet_panics" []
-        "Bugs that ended the task that talks to the fleet, which was started again";
+        "Panics of the fleet membership task, which was restarted";
     TICKETS_OPEN Gauge "tollgate_tickets" []
-        "Tickets that are kept until a response is reported or they expire, settled ones included";
-    TICKETS_GIVEN_UP Counter "tollgate_tickets_given_up" []
-        "Tickets that were given up for want of room";
+        "Tickets kept until their response is reported or they expire, including settled ones";
+    TICKETS_DROPPED Counter "tollgate_tickets_given_up" []
+        "Tickets dropped because the table was full";
     QUOTA_STREAMS Gauge "tollgate_quota_streams" []
-        "Clients of Envoy's quota service that are connected";
+        "Connected clients of Envoy's rate limit quota service";
     QUOTA_BUCKETS Gauge "tollgate_quota_buckets" []
-        "Buckets that quotas are given out for, each once for every client that has it";
+        "Buckets with assignments, counted once for each client";
     QUOTA_REPORTS Counter "tollgate_quota_reports" []
         "Reports about buckets";
     QUOTA_ASSIGNMENTS Counter "tollgate_quota_assignments" ["outcome"]
-        "Assignments that were sent: changed (other than the one before, or the first), repeated";
+        "Assignments sent: changed (different from the previous one, or the first), repeated";
     QUOTA_ABANDONED Counter "tollgate_quota_abandoned" []
-        "Buckets that clients were told to forget because nobody used them";
+        "Idle buckets that clients were told to abandon";
     QUOTA_REFUSED Counter "tollgate_quota_refused" []
-        "Reports about buckets that were given nothing: no room for more, or an id that is too long or empty";
+        "Reports about buckets without an assignment: too many buckets, or an invalid id";
     ADMIN_REJECTED Counter "tollgate_admin_rejected" ["why"]
-        "Requests to the admin listener that were turned away: token (none or a wrong one), forbidden (a read token that would operate), origin (a browser that another site sent), flood (too many wrong tokens)";
+        "Requests rejected by the admin listener: token (missing or wrong), forbidden (a read token for an operation), origin (a browser on another site), flood (too many wrong tokens)";
     LOGS_SUPPRESSED Counter "tollgate_denial_logs_suppressed" []
-        "Denials that were not logged, to keep the log readable";
+        "Denials not logged because of the log's rate limit";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
         "Log lines that were dropped because nobody read stderr fast enough";
     BUILD Info "tollgate_build" ["version"]
-        "Which program this is";
+        "Version of the program";
     PROCESS_CPU Counter "process_cpu_seconds" []
         "User and system CPU time spent";
     PROCESS_RESIDENT Gauge "process_resident_memory_bytes" []
@@ -207,7 +207,7 @@ families! {
     PROCESS_THREADS Gauge "process_threads" []
         "Threads";
     PROCESS_STARTED Gauge "process_start_time_seconds" []
-        "When the process began, in seconds since 1970";
+        "Start time of the process in seconds since 1970";
 }
 
 #[cfg(test)]
@@ -215,23 +215,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_different_and_spelt_as_prometheus_has_them() {
+    fn names_are_unique_and_follow_prometheus_conventions() {
         for family in FAMILIES {
             let same = FAMILIES.iter().filter(|other| other.name == family.name);
             assert_eq!(same.count(), 1, "{}", family.name);
             let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';
             assert!(family.name.chars().all(is_plain), "{}", family.name);
-            for word in ["_total", "_info", "_count", "_sum", "_bucket", "_created"] {
-                assert!(!family.name.ends_with(word), "{}", family.name);
+            for suffix in ["_total", "_info", "_count", "_sum", "_bucket", "_created"] {
+                assert!(!family.name.ends_with(suffix), "{}", family.name);
             }
             assert!(!family.help.ends_with('.') && !family.help.contains(['\\', '\n', '"']));
             assert!(!family.labels.contains(&"le"));
         }
     }
 
-    /// Nobody's key, address or header can become a label.
+    /// Keys, addresses and headers cannot become labels.
     #[test]
-    fn there_is_no_label_that_a_caller_could_choose() {
+    fn no_label_has_values_that_a_caller_chooses() {
         let known = [
             "limit",
             "outcome",
@@ -253,9 +253,9 @@ mod tests {
         }
     }
 
-    /// The page that people read is this table, and its list of labels is complete.
+    /// The documentation has this table and lists all labels.
     #[test]
-    fn the_documentation_has_every_metric_and_every_label_as_it_is() {
+    fn the_documentation_lists_every_metric_and_label() {
         let page = include_str!("../../../../docs/metrics.md");
         let table = page.split("| metric | kind | labels | |").nth(1).unwrap();
         let table = table.split("\n\n").next().unwrap();
@@ -274,8 +274,8 @@ mod tests {
                 } = family;
                 let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
                 let labels = labels.join(", ");
-                let (suffix, word) = (kind.suffix(), kind.type_name());
-                format!("| `{name}{suffix}` | {word} | {labels} | {help} |")
+                let (suffix, type_name) = (kind.suffix(), kind.type_name());
+                format!("| `{name}{suffix}` | {type_name} | {labels} | {help} |")
             })
             .collect();
         assert_eq!(rows, expected);

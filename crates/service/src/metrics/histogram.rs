@@ -1,13 +1,13 @@
-//! How long something took, in buckets that are fixed once and for all.
+//! A histogram of durations with fixed buckets.
 //!
-//! Must not know: what was measured, how it is told.
+//! Must not know: what is measured, how it is exposed.
 
 use tollgate_core::Nanos;
 
 use tollgate_engine::ShardedCounters;
 
-/// The upper ends of buckets in nanoseconds, and as they are told in seconds. A decision takes microseconds, so that is
-/// where the buckets are; the last ones are for whoever was held up.
+/// The upper bounds of buckets in nanoseconds, and as text in seconds. A decision takes microseconds, so most buckets are
+/// there; the last ones are for slow requests.
 pub(super) const LATENCY_BUCKETS: [(u64, &str); 15] = [
     (1_000, "1e-06"),
     (2_500, "2.5e-06"),
@@ -26,7 +26,7 @@ pub(super) const LATENCY_BUCKETS: [(u64, &str); 15] = [
     (1_000_000_000, "1.0"),
 ];
 
-/// The same for waits that clients are promised, which take milliseconds to minutes.
+/// The same for waits before admission, which take milliseconds to minutes.
 pub(super) const WAIT_BUCKETS: [(u64, &str); 9] = [
     (10_000_000, "0.01"),
     (50_000_000, "0.05"),
@@ -39,7 +39,7 @@ pub(super) const WAIT_BUCKETS: [(u64, &str); 9] = [
     (60_000_000_000, "60.0"),
 ];
 
-/// Spans of time, counted by length. `N` is two more than there are ends: one for what is longer than all, one for the
+/// Durations, counted by bucket. `N` is the number of bounds plus two: one counter for longer durations, one for the
 /// sum.
 #[derive(Debug)]
 pub(super) struct Histogram<const N: usize> {
@@ -47,14 +47,14 @@ pub(super) struct Histogram<const N: usize> {
     counters: ShardedCounters<N>,
 }
 
-/// What a histogram has come to.
+/// The values of a histogram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HistogramSnapshot {
-    /// Every end as it is told, and how many were no longer than that.
+    /// Each upper bound as text, and the number of durations up to it.
     pub(super) cumulative: Vec<(&'static str, u64)>,
-    /// How many there were.
+    /// The number of durations.
     pub(super) count: u64,
-    /// All of them together, in nanoseconds.
+    /// Their sum in nanoseconds.
     pub(super) sum: u64,
 }
 
@@ -67,7 +67,7 @@ impl<const N: usize> Histogram<N> {
         }
     }
 
-    /// Counts a span, as often as it was taken: everybody in a batch waits for all of it.
+    /// Records a duration `times` times: each request of a batch takes as long as the batch.
     #[inline]
     pub(super) fn observe(&self, span: Nanos, times: u64) {
         let nanos = span.as_nanos();
@@ -84,8 +84,8 @@ impl<const N: usize> Histogram<N> {
         let mut up_to = Vec::with_capacity(self.ends.len());
         for (index, bucket) in buckets.iter().enumerate() {
             count = count.saturating_add(*bucket);
-            if let Some((_, told)) = self.ends.get(index) {
-                up_to.push((*told, count));
+            if let Some((_, text)) = self.ends.get(index) {
+                up_to.push((*text, count));
             }
         }
         HistogramSnapshot {
@@ -103,7 +103,7 @@ mod tests {
     const ENDS: &[(u64, &str)] = &[(10, "ten"), (20, "twenty")];
 
     #[test]
-    fn an_end_belongs_to_its_bucket_and_everything_shorter_is_counted_with_it() {
+    fn an_upper_bound_belongs_to_its_bucket_and_buckets_are_cumulative() {
         let histogram = Histogram::<4>::new(ENDS);
         for nanos in [0, 10, 11, 20, 21, u64::MAX >> 1] {
             histogram.observe(Nanos::from_nanos(nanos), 1);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_in_a_batch_took_as_long_as_the_batch() {
+    fn each_request_of_a_batch_takes_as_long_as_the_batch() {
         let histogram = Histogram::<4>::new(ENDS);
         histogram.observe(Nanos::from_nanos(15), 16);
         let spans = histogram.read();
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn ends_grow_and_are_told_as_the_seconds_they_are() {
+    fn upper_bounds_increase_and_match_their_text_in_seconds() {
         for ends in [&LATENCY_BUCKETS[..], &WAIT_BUCKETS[..]] {
             assert!(ends.is_sorted_by(|one, next| one.0 < next.0));
-            for (nanos, told) in ends {
-                let seconds: f64 = told.parse().unwrap();
+            for (nanos, text) in ends {
+                let seconds: f64 = text.parse().unwrap();
                 let span = std::time::Duration::try_from_secs_f64(seconds).unwrap();
-                assert_eq!(span.as_nanos(), u128::from(*nanos), "{told}");
+                assert_eq!(span.as_nanos(), u128::from(*nanos), "{text}");
             }
         }
     }

@@ -1,14 +1,14 @@
-//! Metric counters of the service, by transport, outcome and duration, and the page that exposes them. The engine counts
-//! what each limit decides.
+//! The metrics of the service: counters by transport, outcome and duration, and the page that exposes them. The engine
+//! counts the decisions of each limit.
 //!
-//! Counting takes no lock, looks nothing up and allocates nothing: every counter has its place by number, and every thread
-//! a line of its own. Must not know: sockets, who reads the numbers, files other than the operating system's about this
-//! process.
+//! Counting takes no lock, looks nothing up and allocates nothing: every counter has a fixed index, and every thread its own
+//! cache line. Must not know: sockets, who reads the metrics, files other than `/proc`.
 
 mod exposition;
 mod families;
 mod gather;
 mod histogram;
+mod limit_series;
 mod process;
 mod sources;
 
@@ -24,13 +24,13 @@ use tollgate_engine::{DenialReason, ShardedCounters, Verdict};
 
 use histogram::{Histogram, HistogramSnapshot, LATENCY_BUCKETS, WAIT_BUCKETS};
 
-/// For so long after it happened it is said that decisions could not be exact.
+/// How long a cause of degradation is reported after it last occurred.
 const DEGRADED_FOR: Nanos = Nanos::from_secs(10);
 
-/// How a question came.
+/// The transport of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// The HTTP API and what gateways ask.
+    /// The HTTP API and forward-auth for gateways.
     Http,
     /// Envoy's gRPC.
     Grpc,
@@ -38,18 +38,18 @@ pub enum Transport {
     Resp,
 }
 
-/// What came of a question.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestOutcome {
-    /// Go on.
+    /// Admitted.
     Allowed,
-    /// Go on after a while.
+    /// Admitted after a wait.
     Waited,
-    /// Do not.
+    /// Denied.
     Denied,
-    /// It was only looked at; nothing was charged.
+    /// A peek; nothing was charged.
     Peeked,
-    /// It was not understood, or could not be decided.
+    /// The request was invalid, or could not be decided.
     Failed,
 }
 
@@ -64,33 +64,33 @@ pub enum ThrottleCommand {
     Gcra,
 }
 
-/// What kept decisions from being exact.
+/// Why decisions were not exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DegradationCause {
     /// The store did not answer.
     Store,
-    /// The store had no room for a key.
+    /// The memory store had no slot for a key.
     Overflow,
-    /// This server had too much to do.
+    /// This server was overloaded.
     Saturation,
 }
 
-/// The server's counters.
+/// The service's counters.
 #[derive(Debug)]
 pub struct Metrics {
-    /// Outcomes of every transport, one after the other.
+    /// Outcomes by transport: all outcomes of the first transport, then of the next.
     requests: ShardedCounters<15>,
     durations: [Histogram<17>; 3],
     refusals: ShardedCounters<REASONS>,
     waits: Histogram<11>,
-    /// Allowed and denied of every command, one after the other.
+    /// Allowed and denied commands, by command.
     throttled: ShardedCounters<6>,
     /// When decisions were last not exact, by cause, in nanoseconds since 1970.
     degraded: [AtomicU64; 3],
     suppressed_logs: AtomicU64,
     /// Counted where the log is written, if it drops lines.
     dropped_log_lines: OnceLock<Arc<AtomicU64>>,
-    /// Requests to the admin listener that were turned away.
+    /// Requests that the admin listener rejected, by reason.
     rejected: [AtomicU64; 4],
 }
 
@@ -101,7 +101,7 @@ pub enum AdminRejection {
     Token,
     /// Its token does not permit this.
     Forbidden,
-    /// It comes from a page of another origin.
+    /// A browser sent it from a page of another origin.
     Origin,
     /// Too many wrong tokens came from its address.
     Flood,
@@ -111,7 +111,7 @@ impl Transport {
     /// Every transport.
     pub const ALL: [Self; 3] = [Self::Http, Self::Grpc, Self::Resp];
 
-    /// As metrics and logs call it.
+    /// Its name in metrics and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -141,7 +141,7 @@ impl RequestOutcome {
         }
     }
 
-    /// What it comes to that a limiter says this.
+    /// The outcome of a request by the limiter's outcome.
     #[must_use]
     pub const fn from_outcome(outcome: Outcome) -> Self {
         match outcome {
@@ -196,7 +196,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Nothing was counted yet.
+    /// Counters at zero.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -223,18 +223,18 @@ impl Metrics {
         counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 
-    /// Counts what the engine said about a request: every transport calls this, once for each verdict that it passes on.
-    /// A look at what would be decided is counted as one. `now` is asked only if something is wrong.
+    /// Counts a verdict of the engine. Every transport calls this once for each verdict that it returns. `now` is called only
+    /// if the verdict is degraded.
     #[inline]
     pub fn record_verdict(
         &self,
         transport: Transport,
         verdict: &Verdict,
-        is_look: bool,
+        is_peek: bool,
         now: impl Fn() -> Timestamp,
     ) {
         let outcome = verdict.outcome();
-        if is_look {
+        if is_peek {
             return self.record_outcome(transport, RequestOutcome::Peeked);
         }
         self.record_outcome(transport, RequestOutcome::from_outcome(outcome));
@@ -252,14 +252,13 @@ impl Metrics {
         }
     }
 
-    /// Counts the answer to a question that no engine has a verdict on: one that was not understood, or that Envoy's rules
-    /// decide.
+    /// Counts a request without a verdict of the engine: an invalid one, or one that Envoy's rules decide.
     #[inline]
     pub fn record_outcome(&self, transport: Transport, answered: RequestOutcome) {
         self.record_outcomes(transport, answered, 1);
     }
 
-    /// The same of several.
+    /// The same for several requests.
     #[inline]
     pub fn record_outcomes(&self, transport: Transport, answered: RequestOutcome, times: u64) {
         let first = (transport as usize).wrapping_mul(RequestOutcome::ALL.len());
@@ -267,7 +266,7 @@ impl Metrics {
             .add(first.wrapping_add(answered as usize), times);
     }
 
-    /// Counts how long so many requests took that were answered together.
+    /// Records the duration of requests that were answered together.
     #[inline]
     pub fn observe_duration(&self, transport: Transport, span: Nanos, times: u64) {
         if let Some(histogram) = self.durations.get(transport as usize) {
@@ -275,7 +274,7 @@ impl Metrics {
         }
     }
 
-    /// Counts commands that bring their own quota.
+    /// Counts Redis commands that bring their own quota.
     #[inline]
     pub fn record_throttle_commands(&self, command: ThrottleCommand, allowed: u64, denied: u64) {
         let first = (command as usize).wrapping_mul(2);
@@ -287,7 +286,7 @@ impl Metrics {
         }
     }
 
-    /// Notes that a decision could not be exact.
+    /// Records that a decision was not exact.
     pub fn record_degradation(&self, cause: DegradationCause, now: Timestamp) {
         if let Some(last) = self.degraded.get(cause as usize) {
             last.fetch_max(now.as_nanos(), Ordering::Relaxed);
@@ -305,12 +304,12 @@ impl Metrics {
         }
     }
 
-    /// How often a transport has answered so.
+    /// The number of requests of a transport with this outcome.
     #[must_use]
     pub fn outcome_count(&self, transport: Transport, answered: RequestOutcome) -> u64 {
-        let place =
+        let index =
             (transport as usize * RequestOutcome::ALL.len()).saturating_add(answered as usize);
-        self.requests.read().get(place).copied().unwrap_or_default()
+        self.requests.read().get(index).copied().unwrap_or_default()
     }
 
     fn is_degraded(&self, cause: DegradationCause, now: Timestamp) -> bool {
@@ -324,10 +323,10 @@ impl Metrics {
     }
 }
 
-/// Refusals are counted by reason, and one number stands for those that have none.
+/// Refusals are counted by reason, with one more counter for those without a reason.
 const REASONS: usize = DenialReason::ALL.len() + 1;
 
-/// The words for them, in the order that they are counted in.
+/// The labels of reasons, in the order of their counters.
 fn reasons() -> impl Iterator<Item = &'static str> {
     DenialReason::ALL
         .into_iter()
@@ -344,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_has_a_place_of_its_own() {
+    fn every_transport_outcome_and_command_has_its_own_counter() {
         let metrics = Metrics::new();
         let mut expected = Vec::new();
         for (index, transport) in Transport::ALL.into_iter().enumerate() {
@@ -366,17 +365,17 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_called_as_everywhere_else() {
+    fn reasons_have_the_engines_names() {
         for reason in DenialReason::ALL {
-            let word = reasons().nth(reason_index(Some(reason)));
-            assert_eq!(word, Some(reason.as_str()));
+            let label = reasons().nth(reason_index(Some(reason)));
+            assert_eq!(label, Some(reason.as_str()));
         }
         assert_eq!(reasons().nth(reason_index(None)), Some("other"));
         assert_eq!(reasons().count(), REASONS);
     }
 
     #[test]
-    fn being_degraded_is_said_for_a_while() {
+    fn a_degradation_is_reported_for_ten_seconds() {
         let metrics = Metrics::new();
         let at = Timestamp::from_secs;
         assert!(!metrics.is_degraded(DegradationCause::Store, at(0)));

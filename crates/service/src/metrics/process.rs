@@ -1,17 +1,16 @@
-//! What the operating system says about this process, where it says it in files.
+//! Reads the standard process metrics of Prometheus from `/proc`.
 //!
-//! The numbers that every exporter has, under the names that dashboards know. Must not know: anything of ours.
+//! Must not know: anything about the rate limiter.
 
 use std::fs;
 use std::io::Read as _;
 
-/// Ticks in a second, in which Linux tells processes about time. Fixed for programs on every architecture that Rust has
-/// a server target for.
+/// Clock ticks per second in `/proc`. It is 100 on every architecture for which Rust has a server target.
 const TICKS_PER_SECOND: u64 = 100;
-/// None of the files read here is longer; of what is, the rest is not needed.
+/// The most bytes that are read from a file. None of these files is longer.
 const MAX_FILE_BYTES: u64 = 65_536;
 
-/// What is known of this process. What is not known is absent.
+/// The process's metrics. A metric that cannot be read is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct ProcessStats {
     /// User and system time in nanoseconds.
@@ -26,7 +25,7 @@ pub(super) struct ProcessStats {
 }
 
 impl ProcessStats {
-    /// Looks it up. On systems without `/proc` nothing is known.
+    /// The current values. On systems without `/proc` all are `None`.
     pub(super) fn current() -> Self {
         let stat = read("/proc/self/stat").unwrap_or_default();
         let status = read("/proc/self/status").unwrap_or_default();
@@ -34,19 +33,19 @@ impl ProcessStats {
         let machine = read("/proc/stat").unwrap_or_default();
         let open_fds = fs::read_dir("/proc/self/fd").ok();
         Self {
-            // One of them is the directory that is being read.
+            // One of them is the open directory itself.
             open_fds: open_fds.map(|all| (all.count() as u64).saturating_sub(1)),
             ..Self::parse(&stat, &status, &limits, &machine)
         }
     }
 
     fn parse(stat: &str, status: &str, limits: &str, machine: &str) -> Self {
-        // The name of the program may contain anything, even spaces and brackets, so fields count from the last one.
+        // The program's name may contain spaces and brackets, so fields are counted from its closing bracket.
         let fields = stat.rsplit_once(") ").map(|(_, rest)| rest);
         let field = |number: usize| {
             // The first field after the name is the third.
-            let word = fields?.split(' ').nth(number.checked_sub(3)?)?;
-            word.trim().parse::<u64>().ok()
+            let field = fields?.split(' ').nth(number.checked_sub(3)?)?;
+            field.trim().parse::<u64>().ok()
         };
         let kilobytes = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -89,11 +88,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_understood_whatever_it_is_called() {
+    fn stat_is_parsed_whatever_the_programs_name() {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 2 3 4 150 50 7 8 20 0 9 0 1000 123456 789 18446744073709551615";
         let status = "Name:\ta) b (c\nVmSize:\t  2048 kB\nVmRSS:\t     512 kB\nThreads:\t9\n";
         let limits = "Limit  Soft  Hard  Units\nMax open files            1024                 524288               files\n";
-        let told = ProcessStats::parse(stat, status, limits, "cpu 1 2\nbtime 1700000000\n");
+        let stats = ProcessStats::parse(stat, status, limits, "cpu 1 2\nbtime 1700000000\n");
         let expected = ProcessStats {
             cpu_nanos: Some(2_000_000_000),
             resident_bytes: Some(512 * 1_024),
@@ -103,11 +102,11 @@ mod tests {
             threads: Some(9),
             started_nanos: Some(1_700_000_010_000_000_000),
         };
-        assert_eq!(told, expected);
+        assert_eq!(stats, expected);
     }
 
     #[test]
-    fn what_is_not_said_is_not_known() {
+    fn missing_or_invalid_values_are_none() {
         assert_eq!(ProcessStats::parse("", "", "", ""), ProcessStats::default());
         let unlimited =
             "Max open files            unlimited            unlimited            files\n";
@@ -119,13 +118,13 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn linux_tells_everything_about_this_process() {
-        let here = ProcessStats::current();
-        assert!(here.resident_bytes.is_some_and(|bytes| bytes > 100_000));
-        assert!(here.virtual_bytes >= here.resident_bytes);
-        assert!(here.open_fds.is_some_and(|fds| fds >= 3));
-        assert!(here.cpu_nanos.is_some() && here.threads.is_some_and(|threads| threads >= 1));
-        let then = here.started_nanos.unwrap();
+    fn linux_provides_all_metrics_of_this_process() {
+        let stats = ProcessStats::current();
+        assert!(stats.resident_bytes.is_some_and(|bytes| bytes > 100_000));
+        assert!(stats.virtual_bytes >= stats.resident_bytes);
+        assert!(stats.open_fds.is_some_and(|fds| fds >= 3));
+        assert!(stats.cpu_nanos.is_some() && stats.threads.is_some_and(|threads| threads >= 1));
+        let then = stats.started_nanos.unwrap();
         assert!(then > 1_600_000_000_000_000_000, "{then}");
     }
 }

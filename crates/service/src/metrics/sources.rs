@@ -1,6 +1,6 @@
-//! What the metrics page is written from: the service, and plain numbers of whatever stands around it.
+//! The sources of the metrics page: the service, and plain numbers of the components around it.
 //!
-//! Must not know: how numbers are counted or spelt, sockets.
+//! Must not know: how numbers are counted or formatted, sockets.
 
 use tollgate_engine::LimitTotals;
 use tollgate_store::MemoryStore;
@@ -9,12 +9,12 @@ use crate::fleet::Membership;
 use crate::reload::ReloadStatus;
 use crate::service::RateLimitService;
 
-/// Everything that numbers are read from, beside the service itself.
+/// All sources of metrics.
 #[derive(Debug)]
 pub struct MetricSources<'a, C> {
     /// The service.
     pub service: &'a RateLimitService<C>,
-    /// What rules of envoyproxy/ratelimit have decided, by their names.
+    /// The totals of the rules of envoyproxy/ratelimit, by name.
     pub descriptor_rules: &'a [(Box<str>, LimitTotals)],
     /// The store of Redis commands that bring their own quota.
     pub throttle_store: Option<&'a MemoryStore<C>>,
@@ -24,30 +24,30 @@ pub struct MetricSources<'a, C> {
     pub certificate: Option<CertificateStatus>,
     /// The generation of the policy or of the files that decide.
     pub generation: u64,
-    /// The state of the files that decide, if there are any.
+    /// The reload status of those files, if the rules are from files.
     pub files: Option<ReloadStatus>,
-    /// What clients of RLQS were assigned.
+    /// The counters of RLQS.
     pub quotas: QuotaCounts,
-    /// This server's place in a fleet, if it has one.
+    /// This server's membership in a fleet, if it has one.
     pub fleet: Option<&'a Membership>,
 }
 
-/// What one listener has counted.
+/// The counters of one listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerCounts {
-    /// Connections that are open.
+    /// Open connections.
     pub open: u64,
-    /// Connections that were served.
+    /// Accepted connections.
     pub accepted: u64,
-    /// Connections that were closed at once because too many were open.
+    /// Connections closed at once because too many were open.
     pub refused_connections: u64,
-    /// Connections that the operating system could not hand over.
+    /// Failed calls of `accept`.
     pub accept_errors: u64,
-    /// Connections that failed in the handshake of TLS.
+    /// Failed TLS handshakes.
     pub failed_handshakes: u64,
     /// Panics that ended one request or one connection.
     pub panics: u64,
-    /// Answers that are held back now.
+    /// Requests that wait now.
     pub waiting: u64,
 }
 
@@ -56,27 +56,27 @@ pub struct ListenerCounts {
 pub struct CertificateStatus {
     /// When it expires, in seconds since 1970.
     pub expires: u64,
-    /// How often its files were loaded.
+    /// The number of successful reloads.
     pub loads: u64,
-    /// How often its files were refused.
+    /// The number of rejected reloads.
     pub refusals: u64,
 }
 
-/// What was done about quotas that clients of RLQS are assigned.
+/// The counters of RLQS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaCounts {
-    /// Clients that are connected.
+    /// Connected clients.
     pub streams: u64,
     /// Buckets of all clients, each once for every client that has it.
     pub buckets: u64,
     /// Reports about buckets.
     pub reports: u64,
-    /// Assignments that were other than those before, or the first.
+    /// Assignments that differ from the one before, or are the first.
     pub changed: u64,
-    /// Assignments that were the same as before.
+    /// Assignments equal to the one before.
     pub repeated: u64,
-    /// Buckets that clients were told to forget.
+    /// Buckets that clients were told to abandon.
     pub abandoned: u64,
-    /// Reports about buckets for which there was no room, or whose ids could not be used.
+    /// Reports without an assignment: too many buckets, or an invalid id.
     pub refused: u64,
 }

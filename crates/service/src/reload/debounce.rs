@@ -1,33 +1,32 @@
-//! When to look at a file: soon after something happened, once it has become quiet, and now and then in any case.
+//! Debounces file events: calls back once events have settled, and at regular intervals without events.
 //!
-//! Must not know: where events come from, what looking does.
+//! Must not know: where events come from, what the callback does.
 
 use std::time::Duration;
 
-/// Where it is heard that something has happened.
+/// A source of file events.
 pub trait ChangeEvents {
-    /// Waits for the next event, at most so long.
-    fn next(&mut self, patience: Duration) -> WatchEvent;
+    /// Waits for the next event, at most `timeout`.
+    fn next(&mut self, timeout: Duration) -> WatchEvent;
 }
 
-/// What was heard.
+/// The result of waiting for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// Something has changed.
+    /// A file may have changed.
     Changed,
-    /// Nothing has, in all that time.
+    /// No event within the timeout.
     TimedOut,
-    /// Nothing ever will: it is over.
+    /// The source is closed; there will be no more events.
     Closed,
 }
 
-/// How long is waited for what.
+/// The intervals of a file watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchTiming {
-    /// After something has happened, the file is looked at when nothing more has happened for so long: writing a file is many
-    /// events.
+    /// After an event, the file is read once no further event has occurred for this long: writing a file causes many events.
     pub settle: Duration,
-    /// Even where nothing is heard the file is looked at this often: not every file system tells.
+    /// Without events the file is read this often: not every file system reports changes.
     pub poll: Duration,
 }
 
@@ -41,10 +40,10 @@ impl Default for WatchTiming {
     }
 }
 
-/// A file that is written to without end is looked at after so many events all the same.
+/// After this many events the file is read even if events continue.
 const MAX_UNSETTLED_EVENTS: u32 = 20;
 
-/// Calls `look` whenever there may be something to be seen, until it is over.
+/// Calls `look` whenever a file may have changed, until the source is closed.
 pub fn run_debounced(events: &mut impl ChangeEvents, timing: WatchTiming, mut look: impl FnMut()) {
     loop {
         match events.next(timing.poll) {
@@ -69,12 +68,12 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Events as they are written down: `!` changed, `.` quiet.
+    /// A script of events: `!` changed, `.` timed out.
     struct Script(VecDeque<char>, Vec<Duration>);
 
     impl ChangeEvents for Script {
-        fn next(&mut self, patience: Duration) -> WatchEvent {
-            self.1.push(patience);
+        fn next(&mut self, timeout: Duration) -> WatchEvent {
+            self.1.push(timeout);
             match self.0.pop_front() {
                 Some('!') => WatchEvent::Changed,
                 Some(_) => WatchEvent::TimedOut,
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn many_events_at_once_are_one_look_and_silence_is_one_too() {
+    fn a_burst_of_events_is_one_look_and_so_is_a_timeout() {
         assert_eq!(looks("").0, 0);
         assert_eq!(looks("!!!!.").0, 1);
         assert_eq!(looks("!.!.").0, 2);
@@ -99,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn what_never_becomes_quiet_is_looked_at_all_the_same() {
+    fn events_that_never_settle_cause_looks_after_twenty() {
         assert_eq!(looks(&"!".repeat(21 * 3)).0, 3);
     }
 
     #[test]
-    fn after_an_event_the_wait_is_short_and_otherwise_as_long_as_the_poll() {
+    fn after_an_event_the_timeout_is_the_settle_time_and_otherwise_the_poll_interval() {
         let WatchTiming { settle, poll } = WatchTiming::default();
         assert_eq!(looks("!.").1, [poll, settle, poll]);
     }

@@ -1,6 +1,6 @@
-//! The status of files that are loaded again: what they were when last read, what is in force, what is wrong.
+//! The reload status of files: their digest when last read, what is in effect, and errors.
 //!
-//! Must not know: how files are read, what they say.
+//! Must not know: how files are read, what they contain.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use tollgate_policy::source::Diagnostics;
 
 use super::{Fingerprint, ReloadOutcome, ReloadStatus};
 
-/// What is known of one file, or of several that are one policy together.
+/// The status of one file, or of several files that form one policy.
 pub(super) struct FileStatus {
     pub(super) status: ReloadStatus,
-    /// What they were when they were last read; `None` if they could not be.
+    /// The digest of the files when they were last read; `None` if they could not be read.
     last: Option<Fingerprint>,
 }
 
 impl FileStatus {
-    /// They were read for the first time, and are in force.
+    /// The status after the files were first loaded.
     pub(super) const fn new(generation: u64, now: Timestamp, hash: Fingerprint) -> Self {
         Self {
             status: ReloadStatus {
@@ -33,8 +33,8 @@ impl FileStatus {
         }
     }
 
-    /// They were read. Answers whether they are to be put in force: always if somebody said so, otherwise if they are
-    /// neither what they were before nor what is in force, to which a mistake was taken back.
+    /// Records that the files were read. Returns whether to load them: always if forced, otherwise if they differ both from the
+    /// last read and from the files in effect. The latter happens when an edit is reverted.
     pub(super) fn record_read(&mut self, path: &Path, hash: Fingerprint, always: bool) -> bool {
         let is_known = self.last.replace(hash) == Some(hash);
         if always {
@@ -47,7 +47,7 @@ impl FileStatus {
         !is_known && !is_in_force
     }
 
-    /// They are in force.
+    /// Records that the files are in effect.
     pub(super) fn record_loaded(
         &mut self,
         path: &Path,
@@ -64,26 +64,26 @@ impl FileStatus {
         tracing::info!(path = %path.display(), %hash, generation, "policy loaded");
     }
 
-    /// They cannot be read. A poll that finds them gone still is no news.
+    /// Records that the files cannot be read. Polling a missing file again is not counted again.
     pub(super) fn record_unreadable(&mut self, always: bool) {
         if self.last.take().is_some() || always {
             self.status.refusals = self.status.refusals.saturating_add(1);
         }
     }
 
-    /// They were read, and are wrong.
+    /// Records that the files are invalid.
     pub(super) const fn record_invalid(&mut self) {
         self.status.refusals = self.status.refusals.saturating_add(1);
     }
 
-    /// Keeps the first thing that is wrong. One line when files go wrong, not one for each byte that somebody writes.
+    /// Keeps the first file's problems. Logs one line when files become invalid, not one for each write.
     pub(super) fn reject(&mut self, path: &Path, problems: Vec<Diagnostics>) -> ReloadOutcome {
         let (path, generation) = (path.display(), self.status.generation);
         let all: String = problems.iter().map(ToString::to_string).collect();
         if self.status.valid {
-            tracing::error!(%path, generation, "policy refused, the last good one stays in force:\n{all}");
+            tracing::error!(%path, generation, "policy reload failed, keeping the current policy:\n{all}");
         } else {
-            tracing::debug!(%path, generation, "policy still refused:\n{all}");
+            tracing::debug!(%path, generation, "policy still invalid:\n{all}");
         }
         self.status.valid = false;
         self.status.error = problems.into_iter().next();
@@ -92,7 +92,7 @@ impl FileStatus {
 
     fn recover(&mut self, path: &Path) {
         if !self.status.valid {
-            tracing::info!(path = %path.display(), "the policy is right again");
+            tracing::info!(path = %path.display(), "policy valid again");
         }
         self.status.valid = true;
         self.status.error = None;

@@ -1,9 +1,9 @@
-//! Rules that come from files: loaded again whenever the files change, and never when they are wrong.
+//! Reloads rules from files when the files change, and keeps the current rules if the files are invalid.
 //!
-//! [`Reloader`] reads the files, compiles them and swaps them in; if any of that fails the rules in force stay, and the
-//! [`Status`] says what is wrong with the files. [`Reloadable`] says how for one kind of rules: [`PolicyEngine`] for policy
-//! files. [`Watch`] tells it when to look: the operating system says that the directory has changed, a poll stands behind
-//! that, and [`Reloader::reload_now`] is for signals and people. Must not know: requests, signals, what files say.
+//! [`Reloader`] reads the files, compiles them and swaps the rules; if a step fails, the current rules stay and
+//! [`ReloadStatus`] has the error. [`Reloadable`] implements the steps for one kind of rules: [`PolicyEngine`] for policy
+//! files. [`FileWatcher`] triggers reloads by file system events and by polling; [`Reloader::reload_now`] is for signals and
+//! operators. Must not know: requests, signals, what files contain.
 
 mod debounce;
 mod file_status;
@@ -28,12 +28,12 @@ use tollgate_policy::source::{Diagnostic, Diagnostics, SourceLocation};
 
 use self::file_status::FileStatus;
 
-/// Files as they were read: names and bytes, in order.
+/// Files as they were read: paths and bytes, in order.
 pub type Sources = Vec<(PathBuf, Vec<u8>)>;
 
 /// An engine whose rules come from files.
 pub trait Reloadable: Send + Sync {
-    /// What files compile to.
+    /// The compiled rules.
     type Rules;
 
     /// Reads the file or the files at a path.
@@ -42,65 +42,65 @@ pub trait Reloadable: Send + Sync {
     /// The problems of each file that cannot be read.
     fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>>;
 
-    /// A digest of what was read: the same on all nodes that share a secret and have the same files.
+    /// A digest of the files: the same on all nodes with the same secret and files.
     fn fingerprint(sources: &Sources, secret: [u8; 16]) -> Fingerprint;
 
-    /// Compiles what was read.
+    /// Compiles the files.
     ///
     /// # Errors
-    /// The problems of each file that is wrong.
+    /// The problems of each invalid file.
     fn compile(
         sources: Sources,
         path: &Path,
         secret: [u8; 16],
     ) -> Result<Self::Rules, Vec<Diagnostics>>;
 
-    /// Puts other rules in force. Returns the number of the new generation.
+    /// Replaces the rules. Returns the number of the new generation.
     ///
     /// # Errors
-    /// There are no numbers left for new states. Then nothing changes.
+    /// There are no ids left for new limits. Then nothing changes.
     fn swap(&self, rules: Self::Rules) -> Result<u64, LimitIdsExhausted>;
 
-    /// The generation in force.
+    /// The current generation.
     fn generation(&self) -> u64;
 
-    /// The time by which the engine decides.
+    /// The current time of the engine's clock.
     fn now(&self) -> Timestamp;
 }
 
-/// What is known of a file and of what is in force.
+/// The status of a file and of the rules in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReloadStatus {
-    /// Whether what the file says now is in force. If not, an earlier version of it is.
+    /// Whether the file as it is now is in effect. If not, an earlier version is.
     pub valid: bool,
-    /// The generation in force that this file has made.
+    /// The generation that was loaded from this file last.
     pub generation: u64,
-    /// When it was put in force.
+    /// When it was loaded.
     pub loaded_at: Timestamp,
-    /// The fingerprint of what is in force.
+    /// The digest of the version in effect.
     pub hash: Fingerprint,
-    /// What is wrong with the file as it is now.
+    /// The problems of the file as it is now.
     pub error: Option<Diagnostics>,
-    /// How often a version of the file was put in force, the first included.
+    /// The number of successful loads, including the first.
     pub loads: u64,
-    /// How often a version of the file was refused. A file that stays wrong or missing is refused once.
+    /// The number of rejected versions. A file that stays invalid or missing counts once.
     pub refusals: u64,
 }
 
-/// A keyed digest of a policy's text: the same on all nodes that share a secret and have the same policy in force.
+/// A keyed digest of a policy's text: the same on all nodes with the same secret and policy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 16]);
 
 impl Fingerprint {
-    /// The first half, for messages with room for no more.
+    /// The first 64 bits, for messages with a short field.
     #[must_use]
     pub const fn short(self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 
-    /// The digest of these parts, one after the other.
+    /// The digest of the concatenated parts.
     #[must_use]
     pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>, secret: [u8; 16]) -> Self {
         let mut hasher = SipHasher24::new_with_key(&secret);
@@ -121,48 +121,48 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What came of looking at the file.
+/// The result of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReloadOutcome {
-    /// It says what it said before.
+    /// The file has not changed.
     Unchanged,
-    /// It says something else, which is in force now as this generation.
+    /// The file has changed and is in effect as this generation.
     Reloaded(u64),
-    /// It is wrong; what was in force still is.
+    /// The file is invalid; the current rules stay.
     Rejected,
 }
 
-/// A [`Reloader`] of any rules.
+/// A [`Reloader`] of any kind of rules.
 pub trait ReloadHandle: Send + Sync {
-    /// Looks at the files, and puts them in force if they have changed and are right.
+    /// Reads the files, and loads them if they have changed and are valid.
     fn reload_if_changed(&self) -> ReloadOutcome;
 
-    /// The same even if they have not changed: what was refused is tried again, and what somebody has put in force by other
-    /// means is replaced.
+    /// Loads the files even if they have not changed: it retries a rejected version, and replaces rules that were set by
+    /// other means.
     fn reload_now(&self) -> ReloadOutcome;
 
-    /// What is known of the files.
+    /// The reload status.
     fn status(&self) -> ReloadStatus;
 
-    /// The file, or the directory of files.
+    /// The path of the file or directory.
     fn path(&self) -> &Path;
 }
 
-/// Keeps an engine at what files say.
+/// Keeps an engine's rules in sync with files.
 pub struct Reloader<E> {
     engine: E,
     path: PathBuf,
     secret: [u8; 16],
-    /// Held while the files are looked at, so that an older version of them never replaces a newer one.
+    /// Locked during a reload, so that an older version never replaces a newer one.
     status: Mutex<FileStatus>,
 }
 
 impl<E: Reloadable> Reloader<E> {
-    /// Loads the files at a path, makes an engine of them by `make`, and keeps it at what they say. The secret keys every
-    /// digest; a fleet shares one.
+    /// Loads the files at a path, builds an engine by `make`, and keeps its rules in sync with the files. The secret keys all
+    /// digests; a fleet shares one.
     ///
     /// # Errors
-    /// Everything that is wrong with the files: there must be rules to begin with.
+    /// All problems of the files: the first load must succeed.
     pub fn open(
         path: &Path,
         secret: [u8; 16],
@@ -189,23 +189,23 @@ impl<E: Reloadable> Reloader<E> {
         &self.engine
     }
 
-    /// See [`Reload::look`].
+    /// See [`ReloadHandle::reload_if_changed`].
     pub fn reload_if_changed(&self) -> ReloadOutcome {
         self.reload(false)
     }
 
-    /// See [`Reload::reload_now`].
+    /// See [`ReloadHandle::reload_now`].
     pub fn reload_now(&self) -> ReloadOutcome {
         self.reload(true)
     }
 
-    /// See [`Reload::status`].
+    /// See [`ReloadHandle::status`].
     #[must_use]
     pub fn status(&self) -> ReloadStatus {
         self.lock().status.clone()
     }
 
-    /// See [`Reload::path`].
+    /// See [`ReloadHandle::path`].
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -242,12 +242,12 @@ impl<E: Reloadable> Reloader<E> {
     }
 
     fn lock(&self) -> MutexGuard<'_, FileStatus> {
-        // It is written after everything else was done.
+        // It is written after all other steps, so a poisoned status is still consistent.
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A problem of a file or a directory as a whole.
+/// A problem of a whole file or directory, without a line.
 #[must_use]
 pub fn whole_file_problem(path: &Path, why: &str) -> Diagnostics {
     let problem = Diagnostic::without_help(SourceLocation::START, why);

@@ -1,4 +1,4 @@
-//! An engine whose rules come from a policy file.
+//! An engine whose rules are loaded from a policy file.
 //!
 //! Must not know: requests, when the file is loaded.
 
@@ -16,21 +16,21 @@ use tollgate_policy::{load_bytes, read_path};
 
 use super::{Fingerprint, Reloadable, Reloader, Sources};
 
-/// An engine and the policy that it decides by, as the file says it.
+/// An engine and its current policy as the file defines it.
 pub struct PolicyEngine<S> {
     engine: Arc<Engine<S>>,
-    /// The policy in force and its generation.
+    /// The current policy and its generation.
     policy: ArcSwap<(u64, Arc<Policy>)>,
 }
 
-/// Keeps an engine at what a policy file says.
+/// Keeps an engine's rules in sync with a policy file.
 pub type PolicyReloader<S> = Reloader<PolicyEngine<S>>;
 
 impl<S: StateStore> PolicyReloader<S> {
-    /// An engine on this store that decides by a policy file. The secret keys every digest; a fleet shares one.
+    /// Loads a policy file into an engine on this store. The secret keys all digests; a fleet shares one.
     ///
     /// # Errors
-    /// Everything that is wrong with the file: there must be a policy to begin with.
+    /// All problems of the file: the first load must succeed.
     pub fn open_policy(path: &Path, secret: [u8; 16], store: S) -> Result<Self, Vec<Diagnostics>> {
         Self::open(path, secret, |(policy, rules)| {
             let engine = Engine::new(rules, store)?;
@@ -50,7 +50,7 @@ impl<S> PolicyEngine<S> {
         &self.engine
     }
 
-    /// The policy in force as the file said it, and its generation.
+    /// The generation and the current policy as the file defines it.
     #[must_use]
     pub fn current_policy(&self) -> (u64, Arc<Policy>) {
         let in_force = self.policy.load();

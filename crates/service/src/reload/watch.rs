@@ -1,7 +1,7 @@
-//! The operating system's word that a directory has changed, and a thread that listens to it.
+//! Watches directories for changes by the operating system's events, on a thread of its own.
 //!
-//! It is the directory that is watched, because files are replaced more often than written: editors rename, and Kubernetes
-//! swaps a link beside the file. Must not know: what is in the file.
+//! It watches directories, because files are replaced more often than written: editors rename files, and Kubernetes swaps a
+//! symbolic link beside the file. Must not know: what files contain.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,29 +16,29 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use super::{ChangeEvents, ReloadHandle, ReloadOutcome, WatchEvent, WatchTiming, run_debounced};
 
-/// A thread that looks at files when they change: those of a [`Reload`], or others. It ends when this is dropped.
+/// A thread that calls back when files change: those of a [`ReloadHandle`], or others. It ends when this is dropped.
 #[derive(Debug)]
 pub struct FileWatcher {
     is_stopped: Arc<AtomicBool>,
     wake: SyncSender<()>,
     thread: Option<JoinHandle<()>>,
-    /// Events come for as long as this is there.
+    /// Dropping it stops the events.
     watcher: Option<RecommendedWatcher>,
 }
 
-/// Events of the operating system, one of which may wait.
+/// Events of the operating system. At most one is queued.
 struct FileEvents {
     receiver: Receiver<()>,
     is_stopped: Arc<AtomicBool>,
 }
 
 impl ChangeEvents for FileEvents {
-    fn next(&mut self, patience: Duration) -> WatchEvent {
-        let heard = self.receiver.recv_timeout(patience);
+    fn next(&mut self, timeout: Duration) -> WatchEvent {
+        let received = self.receiver.recv_timeout(timeout);
         if self.is_stopped.load(Ordering::Acquire) {
             return WatchEvent::Closed;
         }
-        match heard {
+        match received {
             Ok(()) => WatchEvent::Changed,
             Err(RecvTimeoutError::Timeout) => WatchEvent::TimedOut,
             Err(RecvTimeoutError::Disconnected) => WatchEvent::Closed,
@@ -47,25 +47,27 @@ impl ChangeEvents for FileEvents {
 }
 
 impl FileWatcher {
-    /// Begins to watch. `told` hears what came of every look. Where the operating system does not tell of changes, the
-    /// file is only polled, and the log says so.
+    /// Starts watching the files of a reloader. `on_reload` gets the result of each reload. If the operating system reports no
+    /// changes, the files are only polled, and a warning is logged.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be spawned.
     pub fn start<R: ReloadHandle + ?Sized + 'static>(
         reloader: Arc<R>,
         timing: WatchTiming,
-        told: impl Fn(ReloadOutcome) + Send + 'static,
+        on_reload: impl Fn(ReloadOutcome) + Send + 'static,
     ) -> std::io::Result<Self> {
         let path = reloader.path().to_owned();
-        Self::watch_paths([&*path], timing, move || told(reloader.reload_if_changed()))
+        Self::watch_paths([&*path], timing, move || {
+            on_reload(reloader.reload_if_changed());
+        })
     }
 
-    /// Has any files looked at when they may have changed, and once at the beginning. They must already be there, or their
-    /// directories.
+    /// Calls `look` when any of the files may have changed, and once at the start. The files or their directories must
+    /// exist.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be spawned.
     pub fn watch_paths<'a>(
         paths: impl IntoIterator<Item = &'a Path>,
         timing: WatchTiming,
@@ -75,18 +77,18 @@ impl FileWatcher {
         let is_over = Arc::new(AtomicBool::new(false));
         let watcher = create_watcher(paths, &wake);
         if let Err(error) = &watcher {
-            tracing::warn!(%error, "changes of files are not told; they are polled");
+            tracing::warn!(%error, "file watching unavailable, polling instead");
         }
-        let mut heard = FileEvents {
+        let mut events = FileEvents {
             receiver,
             is_stopped: Arc::clone(&is_over),
         };
         let thread = thread::Builder::new()
             .name("tollgate-reload".to_owned())
             .spawn(move || {
-                // They may have changed since they were opened and before they were watched.
+                // They may have changed between the first load and the start of the watcher.
                 look();
-                run_debounced(&mut heard, timing, look);
+                run_debounced(&mut events, timing, look);
             })?;
         Ok(Self {
             is_stopped: is_over,
@@ -96,7 +98,7 @@ impl FileWatcher {
         })
     }
 
-    /// Whether the operating system tells of changes; otherwise the file is only polled.
+    /// Whether the operating system reports changes; otherwise the files are only polled.
     #[must_use]
     pub const fn is_notified(&self) -> bool {
         self.watcher.is_some()
@@ -107,10 +109,10 @@ impl Drop for FileWatcher {
     fn drop(&mut self) {
         self.watcher = None;
         self.is_stopped.store(true, Ordering::Release);
-        // If there is no room, the thread is about to wake up anyway.
+        // If the queue is full, the thread is about to wake up anyway.
         let _sent_or_full = self.wake.try_send(());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so itself.
+            // A panic has already been reported by the thread.
             drop(thread.join());
         }
     }
@@ -121,14 +123,14 @@ fn create_watcher<'a>(
     wake: &SyncSender<()>,
 ) -> notify::Result<RecommendedWatcher> {
     let wake = wake.clone();
-    let heard = move |event: notify::Result<notify::Event>| {
+    let on_event = move |event: notify::Result<notify::Event>| {
         if event.map_or(true, |event| is_change(event.kind)) {
-            // One that waits stands for all that follow.
+            // One queued event is enough for all that follow.
             let _sent_or_full = wake.try_send(());
         }
     };
-    let mut watcher = notify::recommended_watcher(heard)?;
-    // A directory is watched with all that is in it, a file by the directory it lies in.
+    let mut watcher = notify::recommended_watcher(on_event)?;
+    // A directory is watched recursively, a file by its parent directory.
     let directories: BTreeSet<(&Path, bool)> = paths
         .into_iter()
         .map(|path| match path.is_dir() {
@@ -147,14 +149,14 @@ fn create_watcher<'a>(
     Ok(watcher)
 }
 
-/// Where a file lies.
+/// The parent directory of a file.
 fn directory(path: &Path) -> &Path {
     let parent = path.parent();
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))
 }
 
-/// Reading the file is an event too; if that counted, looking at it would be a reason to look at it.
+/// Whether an event is a change. Reading a file is an event too and would otherwise cause endless reloads.
 const fn is_change(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,

@@ -1,7 +1,7 @@
-//! Tickets: what a transport hands out with an admitted request, and settles when the response is known.
+//! Tickets: a transport issues one with an admitted request and settles it when the response is known.
 //!
 //! Tickets stay in the process that issued them; what they settle may be shared by a fleet. Must not know: how reports are
-//! written down.
+//! transferred.
 
 mod table;
 
@@ -25,15 +25,15 @@ impl<C: Clock> RateLimitService<C> {
         self.tickets.take(id, self.now()).await
     }
 
-    /// Extends the leases of an open ticket and keeps it longer. Returns whether all places are still held; `None` if there
-    /// is no such ticket.
+    /// Extends the leases of an open ticket and the ticket's lifetime. Returns whether all leases are still held; `None` if
+    /// there is no such ticket.
     ///
     /// # Errors
     /// The store did not answer.
     pub async fn renew_ticket(&self, id: u128) -> Result<Option<bool>, StoreError> {
         let now = self.now();
         let Some(fleet) = self.fleet_engine() else {
-            // In one step with finding it, so that no other report sees it borrowed.
+            // Under the table's lock, so that no other report finds the ticket borrowed.
             let mut failure = None;
             let held = self.tickets.renew(id, now, |ticket| {
                 let renewed = self.engine().renew(ticket);
@@ -57,10 +57,10 @@ impl<C: Clock> RateLimitService<C> {
         Ok(Some(held))
     }
 
-    /// Corrects what a request was charged to what it really cost.
+    /// Settles a request at its actual cost.
     ///
     /// # Errors
-    /// The store did not carry out all of it.
+    /// The store failed to carry out all of it.
     pub async fn settle(&self, ticket: Ticket, cost: u64) -> Result<(), StoreError> {
         match self.fleet_engine() {
             Some(fleet) => fleet.settle(ticket, cost).await,
@@ -68,21 +68,21 @@ impl<C: Clock> RateLimitService<C> {
         }
     }
 
-    /// Gives back what a request was charged whose client is gone: at once over memory, in the background with a fleet.
+    /// Refunds a request whose client disconnected: at once over memory, in the background with a fleet.
     pub fn abandon(&self, ticket: Ticket) {
         match self.fleet() {
             Some(fleet) => fleet.abandon(ticket),
             None => {
-                // What the memory store does not give back returns with its lease.
+                // If the memory store does not refund it, its lease expires.
                 let _cancelled = self.engine().cancel(ticket);
             }
         }
     }
 
-    /// Gives back what a request was charged: it never happened.
+    /// Cancels a request: refunds its charge and releases its leases.
     ///
     /// # Errors
-    /// The store did not carry out all of it.
+    /// The store failed to carry out all of it.
     pub async fn cancel(&self, ticket: Ticket) -> Result<(), StoreError> {
         match self.fleet_engine() {
             Some(fleet) => fleet.cancel(ticket).await,
@@ -90,10 +90,10 @@ impl<C: Clock> RateLimitService<C> {
         }
     }
 
-    /// Releases the places of a request and charges what limits charge for its response.
+    /// Releases the leases of a request and charges limits that depend on the response.
     ///
     /// # Errors
-    /// The store did not carry out all of it.
+    /// The store failed to carry out all of it.
     pub async fn respond(&self, ticket: Ticket, response: &dyn Response) -> Result<(), StoreError> {
         match self.fleet_engine() {
             Some(fleet) => fleet.respond(ticket, response).await,
@@ -101,7 +101,7 @@ impl<C: Clock> RateLimitService<C> {
         }
     }
 
-    /// How many tickets were dropped for want of room, and how many are open.
+    /// The number of tickets that were dropped because the table was full, and of tickets in the table.
     #[must_use]
     pub fn ticket_usage(&self) -> (u64, usize) {
         self.tickets.usage()

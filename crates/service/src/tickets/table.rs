@@ -1,7 +1,7 @@
-//! Open tickets by their ids: ids cannot be guessed, and the table is bounded in number and in time.
+//! The table of tickets by their ids. Ids cannot be guessed; the table is bounded in number and in time.
 //!
-//! A settled ticket is remembered until it would have expired, so that a report that is sent twice is answered twice and
-//! carried out once. Must not know: what a ticket settles.
+//! A settled ticket is remembered until it would have expired, so that a repeated report is answered again and carried out
+//! once. Must not know: what a ticket settles.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,36 +12,36 @@ use tokio::sync::Notify;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_engine::Ticket;
 
-/// The table keeps so many tickets. One more drops the ticket that expires first: its places return when their
-/// leases end, and what was charged stays charged, so nothing is ever admitted twice for it.
+/// The capacity of the table. If it is full, the ticket that expires first is dropped. Its leases expire by themselves
+/// and its charge stays, so nothing is admitted twice.
 const MAX_TICKETS: usize = 100_000;
-/// How long a ticket is kept after it was issued or renewed.
+/// The lifetime of a ticket after it was issued or renewed.
 pub const TICKET_LIFETIME: Nanos = Nanos::from_secs(600);
 
-/// All tickets that were issued.
+/// All issued tickets.
 #[derive(Debug)]
 pub(crate) struct TicketTable {
     secrets: [RandomState; 2],
     issued: AtomicU64,
     slots: Mutex<TicketSlots>,
-    /// Notified when a borrowed ticket is back.
+    /// Notified when a borrowed ticket is returned.
     returned: Notify,
     capacity: usize,
 }
 
-/// What is kept of a ticket.
+/// A ticket in the table.
 #[derive(Debug)]
 struct TicketSlot {
     expires: Timestamp,
     ticket: SlotState,
 }
 
-/// Where a ticket is.
+/// The state of a ticket.
 #[derive(Debug)]
 enum SlotState {
-    /// Here.
+    /// In the table.
     Open(Ticket),
-    /// A [`BorrowedTicket`] has it and brings it back.
+    /// A [`BorrowedTicket`] has it and will return it.
     Borrowed,
     Settled,
 }
@@ -49,23 +49,23 @@ enum SlotState {
 #[derive(Debug, Default)]
 struct TicketSlots {
     slots: HashMap<u128, TicketSlot>,
-    /// The same tickets, those that expire first first.
+    /// The same tickets, ordered by expiry.
     order: BTreeSet<(Timestamp, u128)>,
     dropped: u64,
 }
 
-/// What was found under an id.
+/// The result of taking a ticket by its id.
 #[derive(Debug)]
 pub enum TakenTicket {
     /// The ticket. The caller has to settle it.
     Open(Ticket),
     /// It was settled before.
     AlreadySettled,
-    /// There is none: it expired, was dropped for want of room, or was never issued.
+    /// There is none: it expired, was dropped because the table was full, or was never issued.
     Unknown,
 }
 
-/// A ticket that is looked at while nobody else has it. It goes back when this is dropped.
+/// A ticket that is used exclusively. Dropping this returns it to the table.
 #[derive(Debug)]
 pub(crate) struct BorrowedTicket<'t> {
     tickets: &'t TicketTable,
@@ -90,7 +90,7 @@ impl TicketTable {
         }
     }
 
-    /// Keeps a ticket and says under which id.
+    /// Adds a ticket and returns its id.
     pub(crate) fn issue(&self, ticket: Ticket, now: Timestamp) -> u128 {
         let count = self.issued.fetch_add(1, Ordering::Relaxed);
         let [high, low] = self
@@ -104,13 +104,12 @@ impl TicketTable {
         id
     }
 
-    /// Takes a ticket to settle it. It waits only while the ticket is borrowed, which is no longer than a store
-    /// is waited for.
+    /// Takes a ticket to settle it. While the ticket is borrowed this waits, at most as long as a call of the store.
     pub(crate) async fn take(&self, id: u128, now: Timestamp) -> TakenTicket {
         self.remove(id, now, || SlotState::Settled).await
     }
 
-    /// Takes an open ticket to look at it, while a store is waited for.
+    /// Borrows an open ticket for the time of a call of the store.
     pub(crate) async fn borrow(&self, id: u128, now: Timestamp) -> Option<BorrowedTicket<'_>> {
         match self.remove(id, now, || SlotState::Borrowed).await {
             TakenTicket::Open(ticket) => Some(BorrowedTicket {
@@ -124,7 +123,7 @@ impl TicketTable {
 
     async fn remove(&self, id: u128, now: Timestamp, left: fn() -> SlotState) -> TakenTicket {
         loop {
-            // Before it is looked for: it may come back in between.
+            // Created before the lookup, because the ticket may be returned in between.
             let back = self.returned.notified();
             if let Some(taken) = self.slots().take(id, now, left) {
                 return taken;
@@ -133,7 +132,7 @@ impl TicketTable {
         }
     }
 
-    /// Looks at an open ticket, and keeps it for its whole life from now if `work` answers true.
+    /// Calls `work` with an open ticket, and renews the ticket's lifetime if `work` returns true.
     pub(crate) fn renew(
         &self,
         id: u128,
@@ -152,14 +151,14 @@ impl TicketTable {
         Some(renewed)
     }
 
-    /// How many tickets were dropped for want of room, and how many are kept.
+    /// The number of tickets that were dropped because the table was full, and of tickets in the table.
     pub(crate) fn usage(&self) -> (u64, usize) {
         let slots = self.slots();
         (slots.dropped, slots.slots.len())
     }
 
     fn slots(&self) -> MutexGuard<'_, TicketSlots> {
-        // Both collections change together or a lookup finds nothing, which is an answer.
+        // If a panic left only one collection changed, lookups find nothing, which is a valid result.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -170,7 +169,7 @@ impl BorrowedTicket<'_> {
         self.ticket.as_ref()
     }
 
-    /// Keeps it for its whole life from now.
+    /// Returns the ticket with a renewed lifetime.
     pub(crate) fn renew(mut self, now: Timestamp) {
         self.return_ticket(Some(now));
     }
@@ -181,7 +180,7 @@ impl BorrowedTicket<'_> {
         };
         let mut slots = self.tickets.slots();
         let slot = slots.slots.get_mut(&self.id);
-        // A ticket that was dropped for want of room meanwhile stays dropped.
+        // A ticket that was dropped from the full table meanwhile stays dropped.
         if let Some(slot) = slot.filter(|slot| matches!(slot.ticket, SlotState::Borrowed)) {
             slot.ticket = SlotState::Open(ticket);
             if let Some(now) = renewed
@@ -202,7 +201,7 @@ impl Drop for BorrowedTicket<'_> {
 }
 
 impl TicketSlots {
-    /// What is found under an id, in whose place the other state is left; `None` while it is borrowed.
+    /// Takes the ticket of an id and leaves the state `left`. `None` while the ticket is borrowed.
     fn take(&mut self, id: u128, now: Timestamp, left: fn() -> SlotState) -> Option<TakenTicket> {
         let found = self.slots.get_mut(&id).filter(|slot| slot.expires > now);
         let Some(slot) = found else {
@@ -218,7 +217,7 @@ impl TicketSlots {
         }
     }
 
-    /// Drops what has expired, a few at a time so that nobody pays for everybody, and what is in the way.
+    /// Drops up to four tickets: expired ones, and the one that expires first if the table is full.
     fn make_room(&mut self, most: usize, now: Timestamp) {
         for _ in 0..4 {
             let Some((expires, id)) = self.order.first().copied() else {
@@ -277,12 +276,12 @@ mod tests {
         Engine::new(rules, store).unwrap()
     }
 
-    /// What is found while nobody has borrowed it.
+    /// Takes a ticket that is not borrowed.
     fn take(tickets: &TicketTable, id: u128, now: Timestamp) -> TakenTicket {
         let work = pin!(tickets.take(id, now));
         match work.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(taken) => taken,
-            Poll::Pending => panic!("somebody has it"),
+            Poll::Pending => panic!("the ticket is borrowed"),
         }
     }
 
@@ -349,7 +348,7 @@ mod tests {
             take(&tickets, ids[1], at(4)),
             TakenTicket::Open(_)
         ));
-        // What is settled or expired makes room without loss.
+        // Settled and expired tickets are dropped without being counted.
         keep(at(5));
         keep(at(700));
         assert_eq!(tickets.usage(), (1, 1));

@@ -1,4 +1,4 @@
-//! What time it is: the machine's clock, and one that tests move by hand.
+//! The clocks: `SystemClock` reads the machine's time, `ManualClock` is moved by tests.
 //!
 //! Must not know: what the time is used for.
 
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Nanos, Timestamp};
 
-/// Says what time it is. Handed to whatever decides, so that tests can move it.
+/// Source of the current time. Every component that decides gets a `Clock`, so that tests can move the time.
 pub trait Clock: Send + Sync {
-    /// The present, in nanoseconds since 1970.
+    /// The current time, in nanoseconds since 1970.
     fn now(&self) -> Timestamp;
 }
 
@@ -43,12 +43,12 @@ impl ManualClock {
         Self(AtomicU64::new(now.as_nanos()))
     }
 
-    /// Moves the clock on by `span`.
+    /// Advances the clock by `span`.
     pub fn advance(&self, span: Nanos) {
         self.0.fetch_add(span.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Puts the clock to `now`, which may lie in its past.
+    /// Sets the clock to `now`, which may be earlier than its present time.
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.as_nanos(), Ordering::SeqCst);
     }

@@ -1,9 +1,9 @@
 //! The machine's clock: wall time that never goes back, read in a few nanoseconds.
 //!
-//! Between two looks at the operating system's clock, time is counted by the processor's own counter where it has a
-//! steady one (elsewhere `quanta` falls back to the system's monotonic clock). About every half second one reader, whoever
-//! comes by, compares the two and sets the pace so that the difference is gone by the next comparison: time is slewed and
-//! never set back. If it is far behind, because the machine slept, it jumps ahead.
+//! Between two readings of the operating system's clock, time is counted with the processor's tick counter if it is
+//! steady. On other machines `quanta` falls back to the system's monotonic clock. About every half second one reader
+//! recalibrates: it compares the two clocks and changes the pace so that the difference is gone at the next comparison.
+//! Time is slewed, never set back. If it is far behind because the machine slept, it jumps ahead.
 //!
 //! The only file that reads the machine's time. Must not know: what the time is used for.
 #![allow(
@@ -19,42 +19,42 @@ use tollgate_core::Timestamp;
 
 use super::Clock;
 
-/// The pace is a number of nanoseconds per tick in units of 2^-32.
+/// A pace is the number of nanoseconds per tick, in units of 2^-32.
 const PACE_BITS: u32 = 32;
-/// How long the first measurement of the pace takes.
+/// Duration of the first calibration.
 const FIRST_CALIBRATION_NS: u64 = 2_000_000;
-/// How long the counter is trusted between comparisons.
+/// Time between two calibrations.
 const CALIBRATE_EVERY_NS: u64 = 500_000_000;
-/// Further behind than this is made up at once, not by running faster.
+/// A clock that is further behind than this jumps ahead instead of running faster.
 const STEP_THRESHOLD_NS: u64 = 100_000_000;
-/// The pace is changed by at most one part in this many, so that time stays close to even.
+/// The pace changes by at most one part in this many, so that time runs almost evenly.
 const MAX_SLEW_DIVISOR: u64 = 1_024;
 
-/// Wall time that never goes back. The wall clock is read once, when the clock is made; from then on elapsed time is
-/// added to it, so a correction of the wall clock while the process runs is not followed.
+/// Wall time that never goes back. `new` reads the wall clock once. From then on the clock adds elapsed time, so it
+/// does not follow later corrections of the wall clock.
 pub struct SystemClock {
     counter: quanta::Clock,
-    /// The operating system's time when the clock was made, and what the wall showed then.
+    /// The operating system's monotonic time and the wall time, both at the moment of `new`.
     began: Instant,
     wall: u64,
     anchor: Anchor,
 }
 
-/// From which reading of the counter, at which time and pace, to count on. Written by one reader at a time while
-/// `version` is odd; whoever reads in the meantime tries again.
+/// The shared calibration, guarded by a sequence lock. One reader at a time writes it while `version` is odd;
+/// concurrent readers retry.
 #[derive(Debug, Default)]
 struct Anchor {
     version: AtomicU64,
     ticks: AtomicU64,
     time: AtomicU64,
     pace: AtomicU64,
-    /// The pace over the clock's whole life, around which it is slewed.
+    /// The average pace since the clock was made. Slewing changes the pace around it.
     even_pace: AtomicU64,
     /// The first reading of the counter.
     first_ticks: AtomicU64,
 }
 
-/// What an anchor said at one moment.
+/// A consistent copy of an `Anchor`: at `ticks` it was `time`, and time runs at `pace`.
 #[derive(Clone, Copy)]
 struct Calibration {
     ticks: u64,
@@ -72,8 +72,8 @@ impl Calibration {
 }
 
 impl SystemClock {
-    /// Anchors the clock at the machine's present wall time and measures its counter, which takes two milliseconds. A
-    /// machine that believes it is before 1970 starts there.
+    /// Starts at the machine's present wall time and calibrates the tick counter, which takes 2 ms. A wall clock before
+    /// 1970 counts as 1970.
     #[must_use]
     pub fn new() -> Self {
         let counter = quanta::Clock::new();
@@ -104,7 +104,7 @@ impl SystemClock {
         }
     }
 
-    /// Compares the counter with the operating system's clock, unless somebody else is at it.
+    /// Compares the tick counter with the operating system's clock, unless another thread is doing it.
     #[cold]
     fn recalibrate(&self) {
         let version = self.anchor.version.load(Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl SystemClock {
     }
 }
 
-/// Where to count on from when the counter says `shown` and the operating system says `real`.
+/// The next calibration when the tick counter shows `shown` and the operating system shows `real`.
 fn slew(shown: u64, real: u64, even: u64) -> Calibration {
     let behind = real.saturating_sub(shown);
     let ahead = shown.saturating_sub(real);
@@ -143,7 +143,7 @@ fn slew(shown: u64, real: u64, even: u64) -> Calibration {
             pace: even,
         };
     }
-    // The difference spread over the time until the next comparison, as a change of pace.
+    // Spread the difference over the time until the next calibration, as a change of pace.
     let change = u128::from(behind.max(ahead)).wrapping_mul(u128::from(even))
         / u128::from(CALIBRATE_EVERY_NS);
     let change = u64::try_from(change)
@@ -187,7 +187,7 @@ impl Anchor {
         self.pace.store(bearing.pace, Ordering::Relaxed);
     }
 
-    /// A bearing whose three parts belong together.
+    /// A calibration whose three values belong together.
     #[inline]
     fn read(&self) -> Calibration {
         loop {
@@ -205,7 +205,8 @@ impl Anchor {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        // The counter first: a bearing newer than the reading shows its own time, never less.
+        // Read the counter first: with a calibration newer than the reading, `time_at` returns the calibration's time,
+        // never less.
         let ticks = self.counter.raw();
         let bearing = self.anchor.read();
         let time = bearing.time_at(ticks);

@@ -1,7 +1,8 @@
-//! One request on any number of limits: take what is needed in one order, decide at one instant, charge all or none.
+//! One batch on any number of limits: lock all states in one order, decide at one instant, charge all or none.
 //!
-//! The order is: doors of keys that are new, by address; slots, by address; shelves, by index. Nobody who holds a later
-//! kind waits for an earlier one, so nobody waits in a circle. Must not know: how tables and shelves are built.
+//! The lock order is: insert locks of new keys, by address; slots, by address; variable-state shards, by index. No
+//! thread waits for an earlier kind while it holds a later one, so there is no deadlock. Must not know: how tables and
+//! shards are built.
 
 use std::sync::MutexGuard;
 
@@ -21,161 +22,160 @@ use crate::clock::Clock;
 use crate::contract::{Op, QuotaCheck, StoreReply};
 use crate::store_error::{StoreError, StoreErrorKind};
 
-/// What a check holds while it is decided.
+/// The slot that a check has locked.
 #[derive(Debug, Default)]
 pub(super) enum SlotAccess<'a> {
-    /// Nothing yet, or nothing but a shelf.
+    /// None yet, or the state is in a shard.
     #[default]
     Nothing,
     Word(SlotGuard<'a, 1>),
     Pair(SlotGuard<'a, 2>),
     NewWord(VacantSlot<'a, 1>),
     NewPair(VacantSlot<'a, 2>),
-    /// There is no room for the key: the overflow decides.
+    /// There is no room for the key: the overflow sketch decides.
     Full,
 }
 
-/// The parts of a batch of at most N checks, in the order of the checks.
+/// A batch of at most N checks. Arrays are in the order of the checks unless noted.
 pub(super) struct Batch<'a, const N: usize> {
-    places: [Option<StateHash>; N],
-    holdings: [SlotAccess<'a>; N],
-    doors: [Option<BitGuard<'a>>; N],
-    /// Locked shelves with their indices, in ascending order.
-    shelves: [Option<(usize, MutexGuard<'a, VariableStateShard>)>; N],
+    hashes: [Option<StateHash>; N],
+    slots: [SlotAccess<'a>; N],
+    insert_locks: [Option<BitGuard<'a>>; N],
+    /// Locked shards with their indices, in ascending order.
+    shards: [Option<(usize, MutexGuard<'a, VariableStateShard>)>; N],
     /// The overflow sketch, locked last and only if it is needed.
     overflow: Option<MutexGuard<'a, Sketch>>,
-    /// The instant of the decision, and who cleans the shelves up after it.
+    /// The instant of the decision, and the store that cleans up the shards after it.
     decided: Option<(Timestamp, &'a VariableStates)>,
 }
 
 impl<const N: usize> Drop for Batch<'_, N> {
-    /// Also after an error, and by unwinding: no box stays claimed.
+    /// Runs also after an error or a panic, so that no state stays claimed.
     fn drop(&mut self) {
-        if let Some((now, shelves)) = self.decided {
-            for (_, shelf) in self.shelves.iter_mut().flatten() {
-                shelves.end_batch(shelf, now);
+        if let Some((now, states)) = self.decided {
+            for (_, shard) in self.shards.iter_mut().flatten() {
+                states.end_batch(shard, now);
             }
         }
     }
 }
 
 impl<'a, const N: usize> Batch<'a, N> {
-    /// Decides on at most N checks.
+    /// Decides at most N checks.
     pub(super) fn decide<C: Clock>(
-        memory: &'a MemoryStore<C>,
+        store: &'a MemoryStore<C>,
         checks: &[QuotaCheck<'_>],
         answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         let mut batch = Self {
-            places: [None; N],
-            holdings: std::array::from_fn(|_| SlotAccess::Nothing),
-            doors: std::array::from_fn(|_| None),
-            shelves: std::array::from_fn(|_| None),
+            hashes: [None; N],
+            slots: std::array::from_fn(|_| SlotAccess::Nothing),
+            insert_locks: std::array::from_fn(|_| None),
+            shards: std::array::from_fn(|_| None),
             overflow: None,
             decided: None,
         };
-        batch.locate(memory, checks)?;
-        while !(batch.take_known(memory, checks) || batch.take_all(memory, checks)) {
+        batch.hash_checks(store, checks)?;
+        while !(batch.lock_existing(store, checks) || batch.lock_or_make_room(store, checks)) {
             batch.release();
         }
-        batch.lock_shelves(memory, checks);
-        let now = memory.now();
-        batch.decided = Some((now, memory.variable_states()));
-        batch.settle(memory, checks, answers, now)
+        batch.lock_shards(store, checks);
+        let now = store.now();
+        batch.decided = Some((now, store.variable_states()));
+        batch.decide_and_commit(store, checks, answers, now)
     }
 
-    fn locate<C: Clock>(
+    fn hash_checks<C: Clock>(
         &mut self,
-        memory: &MemoryStore<C>,
+        store: &MemoryStore<C>,
         checks: &[QuotaCheck<'_>],
     ) -> Result<(), StoreError> {
         for (index, check) in checks.iter().enumerate() {
-            let place = memory.hash_state(&check.key, check.limit.id);
-            let known = self.places.iter().take(index).flatten();
-            if known.into_iter().any(|other| *other == place) {
-                let detail = "the same key occurs twice under the same limit";
+            let hash = store.hash_state(&check.key, check.limit.id);
+            let known = self.hashes.iter().take(index).flatten();
+            if known.into_iter().any(|other| *other == hash) {
+                let detail = "duplicate key of one limit in the batch";
                 return Err(StoreError::new(StoreErrorKind::BadRequest, detail));
             }
-            if let Some(slot) = self.places.get_mut(index) {
-                *slot = Some(place);
+            if let Some(slot) = self.hashes.get_mut(index) {
+                *slot = Some(hash);
             }
         }
         Ok(())
     }
 
-    /// Takes the slots of all keys if all of them have one: the usual case, without doors.
-    fn take_known<C: Clock>(
+    /// Locks the slots of all keys if all of them have one: the common case, without insert locks.
+    fn lock_existing<C: Clock>(
         &mut self,
-        memory: &'a MemoryStore<C>,
+        store: &'a MemoryStore<C>,
         checks: &[QuotaCheck<'_>],
     ) -> bool {
-        self.take_slots(memory, checks, false)
+        self.lock_slots(store, checks, false)
     }
 
-    /// Takes doors, then slots, then looks for room for keys that have none.
-    fn take_all<C: Clock>(
+    /// Takes insert locks, then slots, then makes room for keys without a slot.
+    fn lock_or_make_room<C: Clock>(
         &mut self,
-        memory: &'a MemoryStore<C>,
+        store: &'a MemoryStore<C>,
         checks: &[QuotaCheck<'_>],
     ) -> bool {
         self.release();
-        self.take_doors(memory, checks);
-        if !self.take_slots(memory, checks, true) {
+        self.lock_inserts(store, checks);
+        if !self.lock_slots(store, checks, true) {
             return false;
         }
-        let now = memory.now();
+        let now = store.now();
         for (index, check) in checks.iter().enumerate() {
-            let (Some(place), Some(SlotAccess::Nothing)) =
-                (self.place(index), self.holdings.get(index))
+            let (Some(hash), Some(SlotAccess::Nothing)) = (self.hash(index), self.slots.get(index))
             else {
                 continue;
             };
-            memory
+            store
                 .priorities()
                 .add_if_unknown(check.limit.id, &check.limit.limit);
-            let is_owed = || memory.overflow().has_debt(place.bits(), now);
+            let has_debt = || store.overflow().has_debt(hash.bits(), now);
             let found = match check.limit.limit.state_size() {
                 StateSize::Collection => continue,
-                _ if is_owed() => None,
+                _ if has_debt() => None,
                 StateSize::Word => self
-                    .room(memory.word_table(), memory, place, now)
+                    .make_room(store.word_table(), store, hash, now)
                     .map(SlotAccess::NewWord),
                 StateSize::Pair => self
-                    .room(memory.pair_table(), memory, place, now)
+                    .make_room(store.pair_table(), store, hash, now)
                     .map(SlotAccess::NewPair),
             };
-            if let Some(holding) = self.holdings.get_mut(index) {
-                *holding = found.unwrap_or(SlotAccess::Full);
+            if let Some(access) = self.slots.get_mut(index) {
+                *access = found.unwrap_or(SlotAccess::Full);
             }
         }
         true
     }
 
-    fn room<C: Clock, const W: usize>(
+    fn make_room<C: Clock, const W: usize>(
         &mut self,
         table: &'a SlotTable<W>,
-        memory: &'a MemoryStore<C>,
-        place: StateHash,
+        store: &'a MemoryStore<C>,
+        hash: StateHash,
         now: Timestamp,
     ) -> Option<VacantSlot<'a, W>> {
-        let address = table.insert_lock_address(place);
-        let door = self
-            .doors
+        let address = table.insert_lock_address(hash);
+        let insert_lock = self
+            .insert_locks
             .iter_mut()
             .flatten()
-            .find(|door| door.address() == address)?;
-        table.make_room(place, door, now, memory.priorities())
+            .find(|insert_lock| insert_lock.address() == address)?;
+        table.make_room(hash, insert_lock, now, store.priorities())
     }
 
-    fn take_doors<C: Clock>(&mut self, memory: &'a MemoryStore<C>, checks: &[QuotaCheck<'_>]) {
+    fn lock_inserts<C: Clock>(&mut self, store: &'a MemoryStore<C>, checks: &[QuotaCheck<'_>]) {
         let mut wanted: [Option<(usize, usize)>; N] = [None; N];
         for (index, check) in checks.iter().enumerate() {
-            let Some(place) = self.place(index) else {
+            let Some(hash) = self.hash(index) else {
                 continue;
             };
             let address = match check.limit.limit.state_size() {
-                StateSize::Word => memory.word_table().insert_lock_address(place),
-                StateSize::Pair => memory.pair_table().insert_lock_address(place),
+                StateSize::Word => store.word_table().insert_lock_address(hash),
+                StateSize::Pair => store.pair_table().insert_lock_address(hash),
                 StateSize::Collection => continue,
             };
             if let Some(slot) = wanted.get_mut(index) {
@@ -183,89 +183,89 @@ impl<'a, const N: usize> Batch<'a, N> {
             }
         }
         wanted.sort_unstable();
-        let places = self.places;
+        let hashes = self.hashes;
         let mut last = None;
-        for ((address, index), door) in wanted.iter().flatten().zip(&mut self.doors) {
-            let Some(place) = places.get(*index).copied().flatten() else {
+        for ((address, index), insert_lock) in wanted.iter().flatten().zip(&mut self.insert_locks) {
+            let Some(hash) = hashes.get(*index).copied().flatten() else {
                 continue;
             };
             if last == Some(*address) {
                 continue;
             }
             last = Some(*address);
-            *door = match checks
+            *insert_lock = match checks
                 .get(*index)
                 .map(|check| check.limit.limit.state_size())
             {
-                Some(StateSize::Word) => memory.word_table().insert_lock(place),
-                Some(StateSize::Pair) => memory.pair_table().insert_lock(place),
+                Some(StateSize::Word) => store.word_table().insert_lock(hash),
+                Some(StateSize::Pair) => store.pair_table().insert_lock(hash),
                 _ => None,
             };
         }
     }
 
-    /// Takes the slots of the keys that have one, by address. Answers false if somebody moved meanwhile, or if a key
-    /// has none and `may_miss` does not allow that.
-    fn take_slots<C: Clock>(
+    /// Locks the slots of keys that have one, by address. Returns false if a key was moved meanwhile, or if a key has
+    /// no slot and `may_miss` is false.
+    fn lock_slots<C: Clock>(
         &mut self,
-        memory: &'a MemoryStore<C>,
+        store: &'a MemoryStore<C>,
         checks: &[QuotaCheck<'_>],
         may_miss: bool,
     ) -> bool {
         let mut found: [Option<FoundSlot<'a>>; N] = std::array::from_fn(|_| None);
         let mut order: [Option<(usize, usize)>; N] = [None; N];
         for (index, check) in checks.iter().enumerate() {
-            let Some(place) = self.place(index) else {
+            let Some(hash) = self.hash(index) else {
                 continue;
             };
             let slot = match check.limit.limit.state_size() {
-                StateSize::Word => memory.word_table().find(place).map(FoundSlot::Word),
-                StateSize::Pair => memory.pair_table().find(place).map(FoundSlot::Pair),
+                StateSize::Word => store.word_table().find(hash).map(FoundSlot::Word),
+                StateSize::Pair => store.pair_table().find(hash).map(FoundSlot::Pair),
                 StateSize::Collection => continue,
             };
             if slot.is_none() && !may_miss {
                 return false;
             }
-            if let (Some(place), Some(order)) = (found.get_mut(index), order.get_mut(index)) {
+            if let (Some(entry), Some(order)) = (found.get_mut(index), order.get_mut(index)) {
                 *order = slot.as_ref().map(|slot| (slot.address(), index));
-                *place = slot;
+                *entry = slot;
             }
         }
         order.sort_unstable();
         for (_, index) in order.iter().flatten() {
-            let (Some(slot), Some(place)) = (
+            let (Some(slot), Some(hash)) = (
                 found.get_mut(*index).and_then(Option::take),
-                self.place(*index),
+                self.hash(*index),
             ) else {
                 continue;
             };
-            let (holding, tag) = slot.take();
-            if tag != place.tag() {
+            let (access, tag) = slot.lock();
+            if tag != hash.tag() {
                 return false;
             }
-            if let Some(slot) = self.holdings.get_mut(*index) {
-                *slot = holding;
+            if let Some(slot) = self.slots.get_mut(*index) {
+                *slot = access;
             }
         }
         true
     }
 
-    fn lock_shelves<C: Clock>(&mut self, memory: &'a MemoryStore<C>, checks: &[QuotaCheck<'_>]) {
+    fn lock_shards<C: Clock>(&mut self, store: &'a MemoryStore<C>, checks: &[QuotaCheck<'_>]) {
         let mut wanted: [Option<usize>; N] = [None; N];
         for (index, check) in checks.iter().enumerate() {
-            let needs_shelf =
-                check.limit.limit.state_size() == StateSize::Collection || is_reserved(check.op);
-            if let (true, Some(place), Some(slot)) =
-                (needs_shelf, self.place(index), wanted.get_mut(index))
+            let needs_shard = check.limit.limit.state_size() == StateSize::Collection
+                || is_reservation_op(check.op);
+            if let (true, Some(hash), Some(slot)) =
+                (needs_shard, self.hash(index), wanted.get_mut(index))
             {
-                *slot = Some(memory.variable_states().index(place));
+                *slot = Some(store.variable_states().index(hash));
             }
         }
         wanted.sort_unstable();
         let mut last = None;
-        for (index, shelf) in wanted.iter().flatten().zip(&mut self.shelves) {
+        for (index, shard) in wanted.iter().flatten().zip(&mut self.shards) {
             if last != Some(*index) {
-                *shelf = memory
+                *shard = store
                     .variable_states()
                     .lock(*index)
                     .map(|guard| (*index, guard));
@@ -274,81 +274,81 @@ impl<'a, const N: usize> Batch<'a, N> {
         }
     }
 
-    /// Decides on every check, then stores all of it or none.
-    fn settle<C: Clock>(
+    /// Decides every check, then stores all changes or none.
+    fn decide_and_commit<C: Clock>(
         &mut self,
-        memory: &'a MemoryStore<C>,
+        store: &'a MemoryStore<C>,
         checks: &[QuotaCheck<'_>],
         answers: &mut [StoreReply],
         now: Timestamp,
     ) -> Result<BatchOutcome, StoreError> {
-        let mut verdict = BatchOutcome::default();
-        let mut steps: [Option<CheckTransition>; N] = std::array::from_fn(|_| None);
+        let mut outcome = BatchOutcome::default();
+        let mut transitions: [Option<CheckTransition>; N] = std::array::from_fn(|_| None);
         for (index, check) in checks.iter().enumerate() {
-            let Some(mut step) = self.step(memory, check, index, now) else {
+            let Some(mut batch_check) = self.batch_check(store, check, index, now) else {
                 continue;
             };
-            let stepped = step.decide()?;
-            verdict.add(stepped.outcome());
-            if let Some(slot) = steps.get_mut(index) {
-                *slot = Some(stepped);
+            let transition = batch_check.decide()?;
+            outcome.add(transition.outcome());
+            if let Some(slot) = transitions.get_mut(index) {
+                *slot = Some(transition);
             }
         }
         for (index, check) in checks.iter().enumerate() {
-            let Some(stepped) = steps.get_mut(index).and_then(Option::take) else {
+            let Some(transition) = transitions.get_mut(index).and_then(Option::take) else {
                 continue;
             };
-            let Some(mut step) = self.step(memory, check, index, now) else {
+            let Some(mut batch_check) = self.batch_check(store, check, index, now) else {
                 continue;
             };
-            let answer = step.commit(stepped, verdict.is_admitted());
+            let answer = batch_check.commit(transition, outcome.is_admitted());
             if let Some(slot) = answers.get_mut(index) {
                 *slot = answer;
             }
         }
-        Ok(verdict)
+        Ok(outcome)
     }
 
-    /// Everything that the check needs, in hand. `None` only for an index that no check has.
-    fn step<'b, C: Clock>(
+    /// The check with its locked state. `None` only for an index without a check.
+    fn batch_check<'b, C: Clock>(
         &'b mut self,
-        memory: &'a MemoryStore<C>,
+        store: &'a MemoryStore<C>,
         check: &'b QuotaCheck<'b>,
         index: usize,
         now: Timestamp,
     ) -> Option<BatchCheck<'b, 'a, C>> {
-        let place = self.place(index)?;
-        let shelf_index = memory.variable_states().index(place);
-        let shelf = self
-            .shelves
+        let hash = self.hash(index)?;
+        let shard_index = store.variable_states().index(hash);
+        let shard = self
+            .shards
             .iter_mut()
             .flatten()
-            .find(|(locked, _)| *locked == shelf_index)
-            .map(|(_, shelf)| &mut **shelf);
-        let holding = self.holdings.get_mut(index)?;
+            .find(|(locked, _)| *locked == shard_index)
+            .map(|(_, shard)| &mut **shard);
+        let access = self.slots.get_mut(index)?;
         let overflow = &mut self.overflow;
         Some(BatchCheck {
-            memory,
+            store,
             check,
-            hash: place,
+            hash,
             now,
-            slot: holding,
-            shard: shelf,
+            slot: access,
+            shard,
             overflow,
         })
     }
 
-    fn place(&self, index: usize) -> Option<StateHash> {
-        self.places.get(index).copied().flatten()
+    fn hash(&self, index: usize) -> Option<StateHash> {
+        self.hashes.get(index).copied().flatten()
     }
 
     fn release(&mut self) {
-        self.holdings = std::array::from_fn(|_| SlotAccess::Nothing);
-        self.doors = std::array::from_fn(|_| None);
+        self.slots = std::array::from_fn(|_| SlotAccess::Nothing);
+        self.insert_locks = std::array::from_fn(|_| None);
     }
 }
 
-/// A slot that was found and is not held yet.
+/// A slot that was found and is not locked yet.
 enum FoundSlot<'a> {
     Word(Slot<'a, 1>),
     Pair(Slot<'a, 2>),
@@ -362,8 +362,8 @@ impl<'a> FoundSlot<'a> {
         }
     }
 
-    /// Takes the slot's bit; answers who lives there.
-    fn take(self) -> (SlotAccess<'a>, u64) {
+    /// Locks the slot and returns its tag.
+    fn lock(self) -> (SlotAccess<'a>, u64) {
         match self {
             Self::Word(slot) => {
                 let owned = slot.lock();
@@ -379,7 +379,7 @@ impl<'a> FoundSlot<'a> {
     }
 }
 
-pub(super) const fn is_reserved(op: Op) -> bool {
+pub(super) const fn is_reservation_op(op: Op) -> bool {
     matches!(
         op,
         Op::Reserve { .. } | Op::SettleReserved { .. } | Op::CancelReserved(_)

@@ -1,11 +1,14 @@
-//! One check of a batch: first what it comes to, then, once all have spoken, what is stored and answered.
+//! One check of a batch: `decide` computes its transition, and after all checks are decided `commit` stores it and
+//! makes the reply.
 //!
-//! Must not know: how slots and shelves were taken; they are held when it is asked.
+//! Must not know: how slots and shards were locked; they are locked when it runs.
+
+mod reservations;
 
 use std::sync::MutexGuard;
 
 use tollgate_core::limit::{Edit, Limit, OpError, State};
-use tollgate_core::reservation::{Correction, ReservationId, ReservationStatus};
+use tollgate_core::reservation::ReservationId;
 use tollgate_core::sketch::Sketch;
 use tollgate_core::token_bucket::Tat;
 use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp, Transition};
@@ -18,9 +21,9 @@ use super::word_state::{self, StateWords};
 use crate::contract::{Op, QuotaCheck, ReplyNote, StoreReply};
 use crate::store_error::{StoreError, StoreErrorKind};
 
-/// A check with everything it needs in hand.
+/// A check with its locked state.
 pub(super) struct BatchCheck<'b, 'a, C> {
-    pub(super) memory: &'a MemoryStore<C>,
+    pub(super) store: &'a MemoryStore<C>,
     pub(super) check: &'b QuotaCheck<'b>,
     pub(super) hash: StateHash,
     pub(super) now: Timestamp,
@@ -29,7 +32,7 @@ pub(super) struct BatchCheck<'b, 'a, C> {
     pub(super) overflow: &'b mut Option<MutexGuard<'a, Sketch>>,
 }
 
-/// What a check comes to, nothing stored yet.
+/// The result of deciding a check, not stored yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckTransition {
     transition: Transition<StateChange>,
@@ -37,7 +40,7 @@ pub(super) struct CheckTransition {
     ledger: LedgerChange,
 }
 
-/// What is to be stored.
+/// The change to store.
 #[derive(Clone, Copy, Debug)]
 enum StateChange {
     Word([u64; 1]),
@@ -58,7 +61,7 @@ impl CheckTransition {
         self.transition.outcome
     }
 
-    /// An answer that changes nothing.
+    /// A result that changes nothing.
     fn unchanged(outcome: Outcome, receipt: Receipt, note: ReplyNote) -> Self {
         let transition = Transition {
             outcome,
@@ -74,38 +77,38 @@ impl CheckTransition {
 }
 
 impl<C> BatchCheck<'_, '_, C> {
-    /// What the check comes to.
+    /// Decides the check.
     #[inline]
     pub(super) fn decide(&mut self) -> Result<CheckTransition, StoreError> {
         match self.check.op {
             Op::Reserve { id, cost, hold } => self.reserve(id, cost, hold),
             Op::SettleReserved { id, actual } => self.close(id, Some(actual)),
             Op::CancelReserved(id) => self.close(id, None),
-            // Decided as a spend also where there is no room for the key; only then is nothing stored.
+            // Decided like a spend, also by the overflow sketch; then nothing is stored.
             Op::Peek(cost) => {
                 let mut peeked = self.decide_op(Op::Spend(cost))?;
                 peeked.transition.next = None;
                 peeked.transition.receipt.cost = 0;
                 Ok(peeked)
             }
-            // Made anew: only what a charge has is written then, not what the largest operation has.
+            // Rebuilt, so that only the fields of a charge are written and not those of the largest operation.
             Op::Spend(cost) => self.decide_op(Op::Spend(cost)),
             Op::ChargeAlways(cost) => self.decide_op(Op::ChargeAlways(cost)),
             op => self.decide_op(op),
         }
     }
 
-    /// Stores what the check came to if all admit, or if it only corrects; answers either way.
-    pub(super) fn commit(&mut self, stepped: CheckTransition, all_admit: bool) -> StoreReply {
+    /// Stores the transition if all checks admit, or if it is a correction; returns the reply.
+    pub(super) fn commit(&mut self, transition: CheckTransition, all_admit: bool) -> StoreReply {
         let CheckTransition {
             transition,
             note,
             ledger,
-        } = stepped;
+        } = transition;
         let is_stored = all_admit || !transition.outcome.is_admitted();
         if is_stored {
             if let Some(change) = transition.next {
-                self.store(change);
+                self.apply_change(change);
             }
             if all_admit {
                 self.write_ledger(ledger, transition.receipt);
@@ -149,33 +152,33 @@ impl<C> BatchCheck<'_, '_, C> {
                 note,
                 ledger,
             }),
-            Err(refused) => refusal(refused),
+            Err(error) => op_error_result(error),
         }
     }
 
     fn decide_variable(&mut self, op: Op) -> Result<CheckTransition, StoreError> {
         let (limit, now) = (&self.check.limit.limit, self.now);
-        let Some(shelf) = self.shard.as_deref_mut() else {
+        let Some(shard) = self.shard.as_deref_mut() else {
             return Ok(self.decide_by_overflow(op));
         };
-        let (shelves, bits) = (self.memory.variable_states(), self.hash.bits());
-        let decided = match shelves.get_or_insert(shelf, self.hash, limit, now) {
-            Some(stored) => {
-                let is_owed = || match self.overflow.as_ref() {
+        let (states, bits) = (self.store.variable_states(), self.hash.bits());
+        let decided = match states.get_or_insert(shard, self.hash, limit, now) {
+            Some(entry) => {
+                let has_debt = || match self.overflow.as_ref() {
                     Some(sketch) => sketch.tat(bits) > now.as_nanos(),
-                    None => self.memory.overflow().has_debt(bits, now),
+                    None => self.store.overflow().has_debt(bits, now),
                 };
-                if stored.state == State::Empty && is_owed() {
+                if entry.state == State::Empty && has_debt() {
                     return Ok(self.decide_by_overflow(op));
                 }
-                limit.decide(&stored.state, now, op)
+                limit.decide(&entry.state, now, op)
             }
             None => return Ok(self.decide_by_overflow(op)),
         };
-        // The key's own state has the first word: whom it denies stays denied, and what only shrinks it needs no bytes.
-        let is_growth = decided.is_ok_and(|t| t.outcome.is_admitted() && t.next.is_some())
-            && remembers_more(op);
-        if is_growth && !shelves.has_room_to_grow(shelf, now) {
+        // The key's own state decides first: a denied key stays denied, and a smaller state needs no bytes.
+        let is_growth =
+            decided.is_ok_and(|t| t.outcome.is_admitted() && t.next.is_some()) && grows_state(op);
+        if is_growth && !states.has_room_to_grow(shard, now) {
             return Ok(self.decide_by_overflow(op));
         }
         match decided {
@@ -184,11 +187,11 @@ impl<C> BatchCheck<'_, '_, C> {
                 note: ReplyNote::Plain,
                 ledger: LedgerChange::Nothing,
             }),
-            Err(refused) => refusal(refused),
+            Err(error) => op_error_result(error),
         }
     }
 
-    /// Decides without a place of its own for the key.
+    /// Decides by the overflow sketch, without a state of the key's own.
     fn decide_by_overflow(&mut self, op: Op) -> CheckTransition {
         let receipt = Receipt {
             cost: 0,
@@ -197,7 +200,7 @@ impl<C> BatchCheck<'_, '_, C> {
         };
         let limit = &self.check.limit.limit;
         let Some(bucket) = limit.stricter_bucket() else {
-            // Nothing stands in for places held: refuse until somebody may have left.
+            // No sketch can replace leases: deny until some may have expired.
             let retry_after = limit.lease_duration().unwrap_or(Nanos::SECOND);
             return CheckTransition::unchanged(
                 Outcome::Deny { retry_after },
@@ -205,16 +208,14 @@ impl<C> BatchCheck<'_, '_, C> {
                 ReplyNote::Overflow,
             );
         };
-        let memory = self.memory;
-        let sketch = self
-            .overflow
-            .get_or_insert_with(|| memory.overflow().lock());
+        let store = self.store;
+        let sketch = self.overflow.get_or_insert_with(|| store.overflow().lock());
         let owed = sketch.tat(self.hash.bits());
         let transition = match op {
             Op::Spend(cost) => bucket.decide(owed, self.now, cost),
             Op::SpendUpTo(most) => bucket.decide_up_to(owed, self.now, most),
             Op::ChargeAlways(cost) => bucket.charge_always(owed, self.now, cost),
-            // What a sketch was charged cannot be taken out again.
+            // A charge cannot be removed from a sketch.
             _ => return CheckTransition::unchanged(Outcome::Allow, receipt, ReplyNote::Overflow),
         };
         CheckTransition {
@@ -224,125 +225,25 @@ impl<C> BatchCheck<'_, '_, C> {
         }
     }
 
-    fn reserve(
-        &mut self,
-        id: ReservationId,
-        cost: u64,
-        hold: Nanos,
-    ) -> Result<CheckTransition, StoreError> {
-        let (limit, now) = (&self.check.limit.limit, self.now);
-        let terms = self.memory.variable_states().reservation_options(hold);
-        let none = Receipt {
-            cost: 0,
-            at: now,
-            mark: 0,
-        };
-        let full = |retry_after| {
-            let outcome = Outcome::Deny { retry_after };
-            Ok(CheckTransition::unchanged(
-                outcome,
-                none,
-                ReplyNote::ReservationsFull,
-            ))
-        };
-        let Some(shelf) = self.shard.as_deref_mut() else {
-            return full(hold);
-        };
-        let Some(stored) = self
-            .memory
-            .variable_states()
-            .get_or_insert(shelf, self.hash, limit, now)
-        else {
-            return full(hold);
-        };
-        match stored.ledger.status(now, &terms, id) {
-            ReservationStatus::Known(receipt) => {
-                // A look, which like any other puts a state right that a clock left too far ahead.
-                let mut stepped = self.decide_op(Op::Spend(0))?;
-                stepped.transition.receipt = receipt;
-                stepped.note = ReplyNote::AlreadyReserved;
-                Ok(stepped)
-            }
-            ReservationStatus::Full => full(stored.ledger.time_until_room(now, &terms)),
-            ReservationStatus::Fresh => {
-                if !self.memory.variable_states().has_room_to_grow(shelf, now) {
-                    return full(hold);
-                }
-                let mut stepped = self.decide_op(Op::Spend(cost))?;
-                if stepped.note == ReplyNote::Plain {
-                    stepped.ledger = LedgerChange::Open(id, hold);
-                }
-                Ok(stepped)
-            }
-        }
-    }
-
-    fn close(
-        &mut self,
-        id: ReservationId,
-        actual: Option<u64>,
-    ) -> Result<CheckTransition, StoreError> {
-        let (now, terms) = (
-            self.now,
-            self.memory
-                .variable_states()
-                .reservation_options(Nanos::ZERO),
-        );
-        let none = Receipt {
-            cost: 0,
-            at: now,
-            mark: 0,
-        };
-        let stored = self
-            .shard
-            .as_deref_mut()
-            .and_then(|shelf| shelf.get(self.hash));
-        let correction = stored.map_or(Correction::Unknown, |stored| {
-            stored.ledger.correction(now, &terms, id, actual)
-        });
-        let note = match correction {
-            Correction::Settle { receipt, actual } => {
-                let mut stepped = self.decide_op(Op::Settle { receipt, actual })?;
-                stepped.ledger = LedgerChange::Close(id);
-                return Ok(stepped);
-            }
-            Correction::AlreadyClosed => ReplyNote::AlreadyClosed,
-            Correction::Expired => ReplyNote::ReservationExpired,
-            // What is forgotten is not closed by asking about it.
-            Correction::Unknown => {
-                return Ok(CheckTransition::unchanged(
-                    Outcome::Allow,
-                    none,
-                    ReplyNote::ReservationUnknown,
-                ));
-            }
-        };
-        // The first settle or cancel is the one that counts, also where it came too late to change anything.
-        Ok(CheckTransition {
-            ledger: LedgerChange::Close(id),
-            ..CheckTransition::unchanged(Outcome::Allow, none, note)
-        })
-    }
-
-    fn store(&mut self, change: StateChange) {
+    fn apply_change(&mut self, change: StateChange) {
         match (change, &mut *self.slot) {
             (StateChange::Word(state), SlotAccess::Word(slot)) => slot.set(state),
             (StateChange::Pair(state), SlotAccess::Pair(slot)) => slot.set(state),
             (StateChange::Word(state), SlotAccess::NewWord(room)) => {
-                self.memory.count_insert(room.insert(self.hash, state));
+                self.store.count_insert(room.insert(self.hash, state));
             }
             (StateChange::Pair(state), SlotAccess::NewPair(room)) => {
-                self.memory.count_insert(room.insert(self.hash, state));
+                self.store.count_insert(room.insert(self.hash, state));
             }
             (StateChange::Variable(edit), _) => {
-                if let Some(stored) = self.shard.as_deref_mut().and_then(|s| s.get(self.hash)) {
-                    stored.state.apply(edit);
-                    self.memory.variable_states().recount_bytes(stored);
+                if let Some(entry) = self.shard.as_deref_mut().and_then(|s| s.get(self.hash)) {
+                    entry.state.apply(edit);
+                    self.store.variable_states().recount_bytes(entry);
                 }
             }
             (StateChange::Overflow(tat), _) => {
                 if let Some(sketch) = self.overflow {
-                    let overflow = self.memory.overflow();
+                    let overflow = self.store.overflow();
                     overflow.add_debt(sketch, self.hash.bits(), tat);
                 }
             }
@@ -351,25 +252,25 @@ impl<C> BatchCheck<'_, '_, C> {
     }
 
     fn write_ledger(&mut self, change: LedgerChange, receipt: Receipt) {
-        let Some(stored) = self
+        let Some(entry) = self
             .shard
             .as_deref_mut()
-            .and_then(|shelf| shelf.get(self.hash))
+            .and_then(|shard| shard.get(self.hash))
         else {
             return;
         };
         match change {
             LedgerChange::Nothing => return,
             LedgerChange::Open(id, hold) => {
-                let terms = self.memory.variable_states().reservation_options(hold);
-                stored.ledger.open(self.now, &terms, id, receipt);
+                let options = self.store.variable_states().reservation_options(hold);
+                entry.ledger.open(self.now, &options, id, receipt);
             }
-            LedgerChange::Close(id) => stored.ledger.close(id),
+            LedgerChange::Close(id) => entry.ledger.close(id),
         }
-        self.memory.variable_states().recount_bytes(stored);
+        self.store.variable_states().recount_bytes(entry);
     }
 
-    /// Where the limit stands now.
+    /// The limit's status now.
     fn status(&mut self) -> QuotaStatus {
         let (limit, now) = (&self.check.limit.limit, self.now);
         let of = |state: &State| limit.status(state, now);
@@ -383,11 +284,11 @@ impl<C> BatchCheck<'_, '_, C> {
                 _ => of(&State::default()),
             },
             SlotAccess::Nothing => {
-                let stored = self
+                let entry = self
                     .shard
                     .as_deref_mut()
-                    .and_then(|shelf| shelf.get(self.hash));
-                stored.map_or_else(|| of(&State::default()), |stored| of(&stored.state))
+                    .and_then(|shard| shard.get(self.hash));
+                entry.map_or_else(|| of(&State::default()), |entry| of(&entry.state))
             }
         }
     }
@@ -400,25 +301,25 @@ where
     <StateWords as word_state::WordState<W>>::read(limit, words)
 }
 
-/// Whether the operation, if admitted, makes a collection longer. Corrections are always carried out: there is one for each
-/// charge at most.
-const fn remembers_more(op: Op) -> bool {
+/// Whether the operation, if admitted, lengthens a collection. Corrections are always stored: there is at most one for
+/// each charge.
+const fn grows_state(op: Op) -> bool {
     matches!(
         op,
         Op::Spend(_) | Op::SpendUpTo(_) | Op::ChargeAlways(_) | Op::Acquire { .. }
     )
 }
 
-fn refusal(refused: OpError) -> Result<CheckTransition, StoreError> {
-    match refused {
+fn op_error_result(error: OpError) -> Result<CheckTransition, StoreError> {
+    match error {
         OpError::NotHeld => Ok(CheckTransition::unchanged(
             Outcome::Allow,
             Receipt::default(),
             ReplyNote::LeaseNotHeld,
         )),
-        refused => Err(StoreError::new(
+        error => Err(StoreError::new(
             StoreErrorKind::BadRequest,
-            refused.to_string(),
+            error.to_string(),
         )),
     }
 }

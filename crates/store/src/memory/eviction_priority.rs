@@ -1,8 +1,8 @@
-//! What a slot's state is worth keeping, by limit: how much of its quota a key has used, and whether it is being denied.
+//! Eviction priorities: how much of its quota a key has used, and whether it is being denied.
 //!
-//! When a table is full the slot that goes is the one whose loss forgives the least. A slot does not say by which tier of
-//! its limit its key is decided, so a state is measured by the largest tier; one that the smallest tier would deny goes only
-//! when nothing else is left. Must not know: keys, slots, how the state came about.
+//! When a table is full, it evicts the state whose loss refunds the least. A slot does not record the tier of its key,
+//! so usage is measured by the limit's largest tier. A state that the smallest tier would deny is evicted only if no
+//! other state is left. Must not know: keys, slots, how the state came about.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,57 +13,57 @@ use tollgate_core::limit::{Limit, UsageScale};
 
 use crate::contract::LimitId;
 
-/// How many limits there can be: their numbers have two bytes. A model makes thousands of stores and needs few.
+/// The number of possible limits: ids have two bytes. Loom models make thousands of stores and need few limits.
 const LIMITS: usize = if cfg!(loom) { 16 } else { 1 << 16 };
 
-/// The most tiers of one limit that are told apart. A further one takes the place of the last.
+/// The most tiers of one limit that are kept. A further tier replaces the last.
 pub(super) const MAX_TIERS: usize = 256;
 
-/// Usage is measured in parts of this.
+/// Usage is a fraction of this.
 const FULL_USE: u64 = 1 << 32;
 
-/// The full quota of a limit that was forgotten and stays so.
+/// The full quota of a removed limit. It is never added again.
 const REMOVED: u64 = u64::MAX;
 
-/// What is known of every limit by number. A limit that is not known any more is worth nothing: its slots are free.
+/// The usage scale of every limit, by id. States of unknown limits have no priority: their slots are free.
 #[derive(Debug)]
 pub(super) struct EvictionPriorities {
     limits: Box<[LimitPriority]>,
-    /// What entries are made of that are not a single quota. Whoever changes an entry holds the lock.
+    /// The tiers of limits that have more than one. Changes of `limits` hold this lock.
     tiers: Mutex<BTreeMap<u16, LimitTiers>>,
 }
 
-/// One limit, all of its tiers together.
+/// The usage scale of one limit over all of its tiers.
 #[derive(Debug, Default)]
 struct LimitPriority {
-    /// A full quota of the largest tier; zero for a limit that is not known yet, [`GONE`] for one that is gone.
+    /// The full quota of the largest tier; 0 for an unknown limit, [`REMOVED`] for a removed one.
     full: AtomicU64,
-    /// The use above which no tier admits even one more unit.
+    /// Above this use no tier admits one more unit.
     denied_above: AtomicU64,
-    /// The use above which some tier does not.
+    /// Above this use the smallest tier denies.
     some_tier_denies_above: AtomicU64,
-    /// How long after its first word's instant a state still counts, the longest of all tiers.
+    /// How long after the instant in its first word a state still counts; the maximum over all tiers.
     tail: AtomicU64,
 }
 
 /// The tiers of one limit.
 #[derive(Clone, Debug, Default)]
 struct LimitTiers {
-    known: Vec<UsageScale>,
-    /// Whether a snapshot told of them: the first that is learnt from a quota in force takes their place.
+    scales: Vec<UsageScale>,
+    /// Whether they come from a snapshot. The first tier that is added replaces them.
     is_restored: bool,
 }
 
-/// What a state is worth.
+/// The priority of a state; a higher one is kept longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionPriority {
-    /// Nothing: the state has expired or its limit is gone.
+    /// The state has expired, or its limit was removed.
     Free,
-    /// So much of the quota is used; losing the state forgives that much.
+    /// The used fraction of the quota. Evicting the state refunds that much.
     Used(u64),
-    /// So much of the largest tier's quota is used, and a key of the smallest would be denied.
+    /// The used fraction of the largest tier's quota. A key of the smallest tier would be denied.
     DeniedBySomeTier(u64),
-    /// The key is being denied; losing the state would admit it.
+    /// The key is being denied. Evicting the state would admit it.
     Denied,
 }
 
@@ -77,30 +77,30 @@ impl EvictionPriorities {
         }
     }
 
-    /// Makes a limit known, or a further tier of one. Nothing is allocated for the first: a key that moves in may bring it.
+    /// Adds a limit, or a further tier of one. Allocates nothing for the first tier, because it may be added on the
+    /// request path.
     pub(super) fn add_tier(&self, id: LimitId, limit: &Limit) {
-        let measure = divisible_scale(limit);
+        let scale = divisible_scale(limit);
         self.change(id, |entry, tiers| match tiers {
             None if entry.full.load(Ordering::Relaxed) == 0 => {
-                entry.set([measure]);
+                entry.set([scale]);
                 None
             }
-            tiers => Some(entry.tiers(tiers).with(measure)),
+            tiers => Some(entry.tiers(tiers).with(scale)),
         });
     }
 
-    /// Makes a limit's quota known in the place of another, which counts no more. Other tiers stay as they are.
+    /// Replaces one quota of a limit by another. Other tiers stay.
     pub(super) fn replace_tier(&self, id: LimitId, old: &Limit, new: &Limit) {
         let [old, new] = [old, new].map(divisible_scale);
         self.change(id, |entry, tiers| {
             let mut tiers = entry.tiers(tiers);
-            tiers.known.retain(|known| *known != old);
+            tiers.scales.retain(|scale| *scale != old);
             Some(tiers.with(new))
         });
     }
 
-    /// Makes a limit known unless it is already, or was forgotten: states of a limit that nobody announced are worth
-    /// keeping too.
+    /// Adds a limit unless it is known or was removed. So states of limits that were never announced are kept too.
     pub(super) fn add_if_unknown(&self, id: LimitId, limit: &Limit) {
         let entry = self.limits.get(usize::from(id.0.get()));
         if entry.is_some_and(|entry| entry.full.load(Ordering::Relaxed) == 0) {
@@ -108,7 +108,7 @@ impl EvictionPriorities {
         }
     }
 
-    /// Forgets a limit: its slots are free from now on.
+    /// Removes a limit: its slots are free from now on.
     pub(super) fn remove(&self, id: LimitId) {
         let mut all = self.lock();
         all.remove(&id.0.get());
@@ -117,29 +117,29 @@ impl EvictionPriorities {
         }
     }
 
-    /// What a snapshot says of a limit, until its quotas are learnt.
-    pub(super) fn restore(&self, id: LimitId, measures: Vec<UsageScale>) {
+    /// Restores a limit's tiers from a snapshot. The first `add_tier` replaces them.
+    pub(super) fn restore(&self, id: LimitId, scales: Vec<UsageScale>) {
         let restored = LimitTiers {
-            known: measures,
+            scales,
             is_restored: true,
         };
         self.change(id, |_, _| Some(restored));
     }
 
-    /// All limits that are known, in ascending order, with their tiers.
+    /// All known limits with their tiers, in ascending order.
     pub(super) fn all(&self) -> Vec<(u16, Vec<UsageScale>)> {
         let all = self.lock();
         let mut limits = Vec::new();
         for (id, entry) in (0..=u16::MAX).zip(&self.limits) {
-            let known = entry.tiers(all.get(&id).cloned()).known;
-            if !known.is_empty() {
-                limits.push((id, known));
+            let scales = entry.tiers(all.get(&id).cloned()).scales;
+            if !scales.is_empty() {
+                limits.push((id, scales));
             }
         }
         limits
     }
 
-    /// What a state of one or two words is worth under the limit of this number.
+    /// The priority of a state of one or two words under the limit with this id.
     pub(super) fn priority_of<const W: usize>(
         &self,
         limit: u16,
@@ -172,7 +172,7 @@ impl EvictionPriorities {
         EvictionPriority::Used(part)
     }
 
-    /// Changes a limit's entry, and its tiers if it has several. What is gone stays gone.
+    /// Changes a limit and its tiers. A removed limit stays removed.
     fn change(
         &self,
         id: LimitId,
@@ -187,15 +187,15 @@ impl EvictionPriorities {
         }
         let number = id.0.get();
         if let Some(tiers) = change(entry, all.remove(&number)) {
-            entry.set(tiers.known.iter().copied());
-            if tiers.known.len() > 1 || tiers.is_restored {
+            entry.set(tiers.scales.iter().copied());
+            if tiers.scales.len() > 1 || tiers.is_restored {
                 all.insert(number, tiers);
             }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, LimitTiers>> {
-        // Nothing under the lock panics, and an entry is made anew with every change.
+        // Code under the lock does not panic, and every change rebuilds the entry.
         self.tiers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -222,7 +222,7 @@ impl LimitPriority {
         self.full.store(largest.full, Ordering::Relaxed);
     }
 
-    /// The tiers, which the entry itself knows if there is only one.
+    /// The tiers. A single tier is stored in the entry itself.
     fn tiers(&self, several: Option<LimitTiers>) -> LimitTiers {
         let single = || UsageScale {
             full: self.full.load(Ordering::Relaxed),
@@ -234,7 +234,7 @@ impl LimitPriority {
                 full: 0 | REMOVED, ..
             } => LimitTiers::default(),
             single => LimitTiers {
-                known: vec![single],
+                scales: vec![single],
                 is_restored: false,
             },
         })
@@ -242,19 +242,19 @@ impl LimitPriority {
 }
 
 impl LimitTiers {
-    fn with(mut self, measure: UsageScale) -> Self {
+    fn with(mut self, scale: UsageScale) -> Self {
         if std::mem::take(&mut self.is_restored) {
-            self.known.clear();
+            self.scales.clear();
         }
-        if !self.known.contains(&measure) {
-            self.known.truncate(MAX_TIERS - 1);
-            self.known.push(measure);
+        if !self.scales.contains(&scale) {
+            self.scales.truncate(MAX_TIERS - 1);
+            self.scales.push(scale);
         }
         self
     }
 }
 
-/// The limit's scale, with a full quota that can be divided by and is none of the marks.
+/// The limit's scale with a full quota that is not zero and not [`REMOVED`].
 fn divisible_scale(limit: &Limit) -> UsageScale {
     let scale = limit.usage_scale();
     UsageScale {
@@ -272,28 +272,28 @@ mod tests {
     const ID: LimitId = LimitId(NonZeroU16::MIN);
 
     #[test]
-    fn a_state_is_worth_what_losing_it_would_forgive() {
-        let worths = EvictionPriorities::new();
-        let anything = worths.priority_of(1, [u64::MAX >> 1], Timestamp::EPOCH);
+    fn the_priority_of_a_state_is_what_its_loss_would_refund() {
+        let priorities = EvictionPriorities::new();
+        let anything = priorities.priority_of(1, [u64::MAX >> 1], Timestamp::EPOCH);
         assert_eq!(anything, EvictionPriority::Free, "no such limit");
         let quota = TokenBucket::builder(Rate::per_second(1))
             .burst(4)
             .build()
             .unwrap();
-        worths.add_tier(ID, &quota.into());
+        priorities.add_tier(ID, &quota.into());
         let (now, second) = (Timestamp::from_secs(100), 1_000_000_000);
-        let of = |ahead| worths.priority_of(1, [now.as_nanos() + ahead], now);
+        let of = |ahead| priorities.priority_of(1, [now.as_nanos() + ahead], now);
         assert_eq!(of(0), EvictionPriority::Free);
         assert_eq!(of(second), EvictionPriority::Used(FULL_USE / 4));
         assert_eq!(of(3 * second), EvictionPriority::Used(FULL_USE / 4 * 3));
         assert_eq!(of(3 * second + 1), EvictionPriority::Denied);
-        worths.remove(ID);
-        worths.add_if_unknown(ID, &quota.into());
-        let forgotten = worths.priority_of(1, [now.as_nanos() + second], now);
+        priorities.remove(ID);
+        priorities.add_if_unknown(ID, &quota.into());
+        let removed = priorities.priority_of(1, [now.as_nanos() + second], now);
         assert_eq!(
-            forgotten,
+            removed,
             EvictionPriority::Free,
-            "a straggler does not bring it back"
+            "a late request does not add it again"
         );
     }
 
@@ -302,66 +302,73 @@ mod tests {
         bucket.build().unwrap().into()
     }
 
-    /// A key's worth that has used so many units of a bucket.
-    fn used(worths: &EvictionPriorities, units: u64) -> EvictionPriority {
-        worths.priority_of(1, [units * 1_000_000_000], Timestamp::EPOCH)
+    /// The priority of a key that has used this many units of a bucket.
+    fn used(priorities: &EvictionPriorities, units: u64) -> EvictionPriority {
+        priorities.priority_of(1, [units * 1_000_000_000], Timestamp::EPOCH)
     }
 
-    /// The larger of all quotas that a limit had ever had used to count, so after a quota was lowered a key that it denied
-    /// seemed to be in little debt, and was the first to be forgiven.
+    /// Regression: the largest quota that a limit had ever had counted. After the quota was lowered, a denied key
+    /// seemed to have used little and was evicted first.
     #[test]
-    fn a_replaced_quota_counts_no_more_and_whom_the_lower_one_denies_is_denied() {
-        let worths = EvictionPriorities::new();
-        worths.add_tier(ID, &bucket(100));
-        assert_eq!(used(&worths, 10), EvictionPriority::Used(FULL_USE / 10));
-        worths.replace_tier(ID, &bucket(100), &bucket(10));
-        assert_eq!(used(&worths, 10), EvictionPriority::Denied);
-        assert_eq!(used(&worths, 5), EvictionPriority::Used(FULL_USE / 2));
-        worths.replace_tier(ID, &bucket(10), &bucket(100));
-        assert_eq!(used(&worths, 10), EvictionPriority::Used(FULL_USE / 10));
+    fn a_replaced_quota_no_longer_counts_and_keys_that_the_lower_one_denies_are_denied() {
+        let priorities = EvictionPriorities::new();
+        priorities.add_tier(ID, &bucket(100));
+        assert_eq!(used(&priorities, 10), EvictionPriority::Used(FULL_USE / 10));
+        priorities.replace_tier(ID, &bucket(100), &bucket(10));
+        assert_eq!(used(&priorities, 10), EvictionPriority::Denied);
+        assert_eq!(used(&priorities, 5), EvictionPriority::Used(FULL_USE / 2));
+        priorities.replace_tier(ID, &bucket(10), &bucket(100));
+        assert_eq!(used(&priorities, 10), EvictionPriority::Used(FULL_USE / 10));
     }
 
     #[test]
     fn tiers_count_until_they_are_replaced_themselves() {
-        let worths = EvictionPriorities::new();
-        worths.add_tier(ID, &bucket(10));
-        worths.add_tier(ID, &bucket(100));
-        worths.add_tier(ID, &bucket(100));
-        assert_eq!(used(&worths, 9), EvictionPriority::Used(FULL_USE * 9 / 100));
+        let priorities = EvictionPriorities::new();
+        priorities.add_tier(ID, &bucket(10));
+        priorities.add_tier(ID, &bucket(100));
+        priorities.add_tier(ID, &bucket(100));
         assert_eq!(
-            used(&worths, 50),
+            used(&priorities, 9),
+            EvictionPriority::Used(FULL_USE * 9 / 100)
+        );
+        assert_eq!(
+            used(&priorities, 50),
             EvictionPriority::DeniedBySomeTier(FULL_USE / 2)
         );
-        assert_eq!(used(&worths, 100), EvictionPriority::Denied);
-        worths.replace_tier(ID, &bucket(10), &bucket(20));
+        assert_eq!(used(&priorities, 100), EvictionPriority::Denied);
+        priorities.replace_tier(ID, &bucket(10), &bucket(20));
         assert_eq!(
-            used(&worths, 15),
+            used(&priorities, 15),
             EvictionPriority::Used(FULL_USE * 15 / 100)
         );
-        worths.replace_tier(ID, &bucket(100), &bucket(20));
+        priorities.replace_tier(ID, &bucket(100), &bucket(20));
         assert_eq!(
-            used(&worths, 20),
+            used(&priorities, 20),
             EvictionPriority::Denied,
             "both tiers are the same"
         );
-        worths.remove(ID);
-        worths.replace_tier(ID, &bucket(20), &bucket(30));
-        assert_eq!(used(&worths, 20), EvictionPriority::Free, "it is gone");
+        priorities.remove(ID);
+        priorities.replace_tier(ID, &bucket(20), &bucket(30));
+        assert_eq!(
+            used(&priorities, 20),
+            EvictionPriority::Free,
+            "it was removed"
+        );
     }
 
     #[test]
-    fn what_a_snapshot_says_counts_until_a_quota_is_learnt() {
-        let (worths, again) = (EvictionPriorities::new(), EvictionPriorities::new());
-        worths.add_tier(ID, &bucket(10));
-        worths.add_tier(ID, &bucket(100));
-        for (id, measures) in worths.all() {
-            again.restore(LimitId(NonZeroU16::new(id).unwrap()), measures);
+    fn scales_of_a_snapshot_count_until_a_quota_is_added() {
+        let (priorities, again) = (EvictionPriorities::new(), EvictionPriorities::new());
+        priorities.add_tier(ID, &bucket(10));
+        priorities.add_tier(ID, &bucket(100));
+        for (id, scales) in priorities.all() {
+            again.restore(LimitId(NonZeroU16::new(id).unwrap()), scales);
         }
         assert_eq!(
             used(&again, 50),
             EvictionPriority::DeniedBySomeTier(FULL_USE / 2)
         );
-        assert_eq!(worths.all(), again.all());
+        assert_eq!(priorities.all(), again.all());
         again.add_if_unknown(ID, &bucket(20));
         assert_eq!(
             used(&again, 50),
@@ -376,28 +383,28 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_worth_their_counts_until_they_end() {
-        let worths = EvictionPriorities::new();
+    fn the_priority_of_a_window_is_its_count_until_it_ends() {
+        let priorities = EvictionPriorities::new();
         let minute = SlidingCounter::builder(100, Nanos::MINUTE).build().unwrap();
-        worths.add_tier(ID, &minute.into());
+        priorities.add_tier(ID, &minute.into());
         let at = Timestamp::from_secs;
         let state = [60_000_000_000, (10 << 32) | 15];
         assert_eq!(
-            worths.priority_of(1, state, at(100)),
+            priorities.priority_of(1, state, at(100)),
             EvictionPriority::Used(FULL_USE / 4)
         );
         assert_eq!(
-            worths.priority_of(1, state, at(179)),
+            priorities.priority_of(1, state, at(179)),
             EvictionPriority::Used(FULL_USE / 4)
         );
         assert_eq!(
-            worths.priority_of(1, state, at(180)),
+            priorities.priority_of(1, state, at(180)),
             EvictionPriority::Free
         );
     }
 
     #[test]
-    fn the_order_of_worth_is_the_order_of_staying() {
+    fn priorities_are_ordered_by_how_long_a_state_is_kept() {
         assert!(EvictionPriority::Free < EvictionPriority::Used(1));
         assert!(EvictionPriority::Used(1) < EvictionPriority::Used(2));
         assert!(EvictionPriority::Used(u64::MAX) < EvictionPriority::DeniedBySomeTier(1));

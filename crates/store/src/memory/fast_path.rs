@@ -1,8 +1,8 @@
-//! The short way for the commonest batch: every check spends from a token bucket, and every key has its slot.
+//! The fast path for the most common batch: every check spends from a token bucket, and every key has a slot.
 //!
-//! Decides exactly as a [`Batch`](super::batch::Batch) does and takes bits in the same order, but holds nothing that only
-//! other batches need: no doors, no shelves, no states that could be collections. Whatever it does not expect, it leaves
-//! to the batch, with nothing held and nothing changed. Must not know: what other operations and algorithms mean.
+//! It decides exactly as [`Batch`](super::batch::Batch) does and locks in the same order, but has no insert locks, no
+//! shards and no variable states. For any other batch it returns `None`, with nothing locked and nothing changed. Must
+//! not know: other operations and algorithms.
 
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Quota;
@@ -15,51 +15,51 @@ use super::lock_bit::BitGuard;
 use crate::clock::Clock;
 use crate::contract::{LimitId, MAX_CHECKS, Op, QuotaCheck, ReplyNote, StoreReply};
 
-/// The slots of at most N keys, whose bits are not held yet.
+/// The slots of at most N keys, not locked yet.
 struct SlotLookup<'a, const N: usize> {
     /// Slot and tag of each check.
     slots: [Option<(Slot<'a, 1>, u64)>; N],
-    /// The slots' addresses, each with the number of its check in the lowest bits, so that one word is all that is sorted.
-    /// Beyond the last check they are the largest there is.
+    /// The slots' addresses, with the index of the check in the lowest bits, so that sorting moves single words. Unused
+    /// elements are `u64::MAX`.
     order: [u64; N],
 }
 
-/// Bits for the number of a check.
+/// Bits for the index of a check.
 const INDEX_BITS: u32 = MAX_CHECKS.ilog2();
 
-/// The states of the checks while their bits are held. What is set here is seen by others only once a bit is given back.
-/// Small, because all of it is written between taking one bit and the next.
+/// The locked states of the checks. Other threads see changes when a guard is dropped. Small, because it is written
+/// between locking one bit and the next.
 type LockedStates<'a, const N: usize> = [Option<BitGuard<'a>>; N];
 
-/// Decides on at most N checks, or answers `None` if that is for a batch to do.
+/// Decides at most N checks, or returns `None` if the batch path must decide.
 #[inline]
 pub(super) fn spend_all<const N: usize, C: Clock>(
-    memory: &MemoryStore<C>,
+    store: &MemoryStore<C>,
     checks: &[QuotaCheck<'_>],
     answers: &mut [StoreReply],
 ) -> Option<BatchOutcome> {
     let mut found = SlotLookup::<N>::new();
     for (index, check) in checks.iter().enumerate() {
         as_bucket_spend(check)?;
-        let place = memory.hash_state(&check.key, check.limit.id);
-        found.find(memory, place, index)?;
+        let hash = store.hash_state(&check.key, check.limit.id);
+        found.find(store, hash, index)?;
     }
-    let mut taken: LockedStates<'_, N> = [const { None }; N];
-    found.take(checks.len(), &mut taken)?;
-    let now = memory.now();
-    let mut verdict = BatchOutcome::default();
+    let mut locked: LockedStates<'_, N> = [const { None }; N];
+    found.lock(checks.len(), &mut locked)?;
+    let now = store.now();
+    let mut outcome = BatchOutcome::default();
     let mut before = [0; N];
-    for (((check, taken), before), answer) in checks
+    for (((check, locked), before), answer) in checks
         .iter()
-        .zip(&mut taken)
+        .zip(&mut locked)
         .zip(&mut before)
         .zip(&mut *answers)
     {
         let (quota, cost) = as_bucket_spend(check)?;
-        let state = taken.as_mut()?;
+        let state = locked.as_mut()?;
         *before = state.value();
         let transition = quota.decide(*before, now, cost);
-        verdict.add(transition.outcome);
+        outcome.add(transition.outcome);
         if let Some(next) = transition.next {
             state.set(next);
         }
@@ -67,55 +67,56 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
         answer.receipt = transition.receipt;
         answer.note = ReplyNote::Plain;
     }
-    let all_admit = verdict.is_admitted();
-    for (((check, taken), before), answer) in checks.iter().zip(&mut taken).zip(before).zip(answers)
+    let is_admitted = outcome.is_admitted();
+    for (((check, locked), before), answer) in
+        checks.iter().zip(&mut locked).zip(before).zip(answers)
     {
         let (quota, _) = as_bucket_spend(check)?;
-        let state = taken.as_mut()?;
-        if !all_admit && answer.outcome.is_admitted() {
+        let state = locked.as_mut()?;
+        if !is_admitted && answer.outcome.is_admitted() {
             state.set(before);
             answer.receipt = Receipt::default();
         }
         answer.status = quota.status(state.value(), now);
     }
-    Some(verdict)
+    Some(outcome)
 }
 
-/// Spends the same cost from at most N buckets of one key, or answers `None` if that is for a batch to do. Nothing is
-/// told but the verdict, so nothing is computed for it.
+/// Spends the same cost from at most N buckets of one key, or returns `None` if the batch path must decide. It computes
+/// only the outcome.
 #[inline]
 pub(super) fn spend_each<const N: usize, C: Clock>(
-    memory: &MemoryStore<C>,
-    digest: KeyHash,
+    store: &MemoryStore<C>,
+    key_hash: KeyHash,
     buckets: &[(LimitId, TokenBucket)],
     cost: u64,
 ) -> Option<BatchOutcome> {
     let mut found = SlotLookup::<N>::new();
     for (index, (limit, _)) in buckets.iter().enumerate() {
-        found.find(memory, digest.for_limit(*limit), index)?;
+        found.find(store, key_hash.for_limit(*limit), index)?;
     }
-    let mut taken: LockedStates<'_, N> = [const { None }; N];
-    found.take(buckets.len(), &mut taken)?;
-    let now = memory.now();
-    let mut verdict = BatchOutcome::default();
-    // What a bucket charged was before. What one that refuses sets is a correction, which is due whatever the others say.
+    let mut locked: LockedStates<'_, N> = [const { None }; N];
+    found.lock(buckets.len(), &mut locked)?;
+    let now = store.now();
+    let mut outcome = BatchOutcome::default();
+    // The states before a charge. A denying bucket may correct its state; that is kept in any case.
     let mut charged = [None; N];
-    for (((_, quota), taken), charged) in buckets.iter().zip(&mut taken).zip(&mut charged) {
-        let state = taken.as_mut()?;
+    for (((_, quota), locked), charged) in buckets.iter().zip(&mut locked).zip(&mut charged) {
+        let state = locked.as_mut()?;
         let before = state.value();
         let transition = quota.decide(before, now, cost);
-        verdict.add(transition.outcome);
+        outcome.add(transition.outcome);
         if let Some(next) = transition.next {
             state.set(next);
             *charged = transition.outcome.is_admitted().then_some(before);
         }
     }
-    if !verdict.is_admitted() {
-        for (state, before) in taken.iter_mut().flatten().zip(charged) {
+    if !outcome.is_admitted() {
+        for (state, before) in locked.iter_mut().flatten().zip(charged) {
             state.set(before.unwrap_or(state.value()));
         }
     }
-    Some(verdict)
+    Some(outcome)
 }
 
 impl<'a, const N: usize> SlotLookup<'a, N> {
@@ -127,30 +128,30 @@ impl<'a, const N: usize> SlotLookup<'a, N> {
         }
     }
 
-    /// Finds a key's slot. All are looked up before the first is taken, so that the processor fetches them side by side.
+    /// Finds a key's slot. All slots are looked up before the first is locked, so that the processor fetches them in
+    /// parallel.
     #[inline]
     fn find<C: Clock>(
         &mut self,
-        memory: &'a MemoryStore<C>,
-        place: StateHash,
+        store: &'a MemoryStore<C>,
+        hash: StateHash,
         index: usize,
     ) -> Option<()> {
-        let slot = memory.word_table().find(place)?;
-        *self.slots.get_mut(index)? = Some((slot, place.tag()));
-        // No address of a table differs from another only in the bits that are shifted out.
+        let slot = store.word_table().find(hash)?;
+        *self.slots.get_mut(index)? = Some((slot, hash.tag()));
+        // Two addresses of a table never differ only in the bits that are shifted out.
         let address = u64::try_from(slot.address()).ok()? << INDEX_BITS;
         *self.order.get_mut(index)? = address | u64::try_from(index).ok()?;
         Some(())
     }
 
-    /// Takes the bits of the first `count` checks in the order of their addresses. Filled in place: as a result they would
-    /// be copied.
+    /// Locks the first `count` checks in the order of their addresses. Fills `taken` in place to avoid a copy.
     #[inline]
-    fn take(mut self, count: usize, taken: &mut LockedStates<'a, N>) -> Option<()> {
+    fn lock(mut self, count: usize, locked: &mut LockedStates<'a, N>) -> Option<()> {
         sort(&mut self.order);
         let mut last = u64::MAX;
         for word in self.order.into_iter().take(count) {
-            // The same key twice: taking its bit again would wait forever. The batch says what is wrong.
+            // A duplicate key would deadlock. The batch path returns the error.
             let address = word >> INDEX_BITS;
             if address == last {
                 return None;
@@ -162,14 +163,14 @@ impl<'a, const N: usize> SlotLookup<'a, N> {
             if slot.tag() != tag {
                 return None;
             }
-            *taken.get_mut(index)? = Some(slot.into_bit());
+            *locked.get_mut(index)? = Some(slot.into_bit());
         }
         Some(())
     }
 }
 
-/// Sorts a few words without a branch that depends on them: where keys live is random, so each would be mispredicted half
-/// of the time. The comparisons for four and for eight are the fewest that there are (5 and 19).
+/// Sorts a few words without data-dependent branches: slot addresses are random, so half of the branches would be
+/// mispredicted. The networks for four and eight words have the fewest comparisons (5 and 19).
 #[inline]
 fn sort<const N: usize>(words: &mut [u64; N]) {
     #[inline]
@@ -223,7 +224,7 @@ fn sort<const N: usize>(words: &mut [u64; N]) {
     }
 }
 
-/// The bucket and the cost, if that is what the check is about.
+/// The bucket and the cost, if the check spends from a token bucket.
 #[inline]
 const fn as_bucket_spend<'a>(check: &QuotaCheck<'a>) -> Option<(&'a TokenBucket, u64)> {
     match (check.limit.limit.quota(), check.op) {
@@ -259,7 +260,7 @@ mod tests {
         MemoryStore::with_clock(1_000, ManualClock::at(Timestamp::from_secs(1_000))).unwrap()
     }
 
-    /// A network sorts whatever it is given if it sorts all rows of zeros and ones.
+    /// A sorting network is correct if it sorts all sequences of zeros and ones.
     #[test]
     fn every_row_of_zeros_and_ones_is_sorted() {
         fn all<const N: usize>() {
@@ -276,7 +277,7 @@ mod tests {
         all::<8>();
     }
 
-    /// The short way must be a batch in all but speed: the same verdicts, answers and states.
+    /// The fast path must give the same outcomes, replies and states as a batch.
     #[test]
     fn it_decides_exactly_as_a_batch_does() {
         let (short, long, rules) = (store(), store(), rules());
@@ -287,7 +288,7 @@ mod tests {
                 .wrapping_add(1);
             usize::try_from((random >> 33) % below).unwrap()
         };
-        let (mut taken, mut denied) = (0, 0);
+        let (mut fast, mut denied) = (0, 0);
         for _ in 0..20_000 {
             let key = StoreKey::new(KEYS[draw(3)]).unwrap();
             let first = draw(3);
@@ -307,7 +308,7 @@ mod tests {
             let expected = Batch::<4>::decide(&long, &checks, two);
             assert_eq!(format!("{decided:?}"), format!("{expected:?}"));
             assert_eq!(format!("{one:?}"), format!("{two:?}"));
-            denied += usize::from(decided.is_ok_and(|verdict| !verdict.is_admitted()));
+            denied += usize::from(decided.is_ok_and(|outcome| !outcome.is_admitted()));
             let span = Nanos::from_millis(draw(500) as u64);
             short.clock.advance(span);
             long.clock.advance(span);
@@ -318,17 +319,17 @@ mod tests {
                     ..*c
                 })
                 .collect();
-            taken += usize::from(spend_all::<4, _>(&short, &peek, &mut three[..]).is_some());
+            fast += usize::from(spend_all::<4, _>(&short, &peek, &mut three[..]).is_some());
         }
-        assert!(taken > 10_000 && denied > 1_000, "{taken} {denied}");
+        assert!(fast > 10_000 && denied > 1_000, "{fast} {denied}");
     }
 
-    /// Several buckets of one key, told apart from a batch only by how little is answered.
+    /// Several buckets of one key: the same outcome as a batch, without replies.
     #[test]
     fn spending_from_each_bucket_decides_as_a_batch_does() {
         let (short, long, rules) = (store(), store(), rules());
-        let buckets = rules.map(|ruled| match ruled.limit.quota() {
-            Quota::TokenBucket(quota) => (ruled.id, *quota),
+        let buckets = rules.map(|limit| match limit.limit.quota() {
+            Quota::TokenBucket(quota) => (limit.id, *quota),
             _ => unreachable!("all rules are buckets"),
         });
         let (mut admitted, mut denied) = (0, 0);
@@ -336,33 +337,33 @@ mod tests {
             let key = StoreKey::new(KEYS[(round % 3) as usize]).unwrap();
             let cost = round / 3 % 5;
             let some = &buckets[..1 + (round / 7 % 3) as usize];
-            let verdict = short.spend_all(&key, some, cost).unwrap();
+            let outcome = short.spend_all(&key, some, cost).unwrap();
             let checks: Vec<QuotaCheck<'_>> = rules[..some.len()]
                 .iter()
-                .map(|ruled| QuotaCheck {
+                .map(|limit| QuotaCheck {
                     key,
-                    limit: ruled,
+                    limit,
                     op: Op::Spend(cost),
                 })
                 .collect();
             let mut answers = vec![StoreReply::EMPTY; checks.len()];
             let expected = Batch::<4>::decide(&long, &checks, &mut answers).unwrap();
-            assert_eq!(verdict, expected, "round {round}");
-            admitted += u32::from(verdict.is_admitted());
-            denied += u32::from(!verdict.is_admitted());
+            assert_eq!(outcome, expected, "round {round}");
+            admitted += u32::from(outcome.is_admitted());
+            denied += u32::from(!outcome.is_admitted());
             let span = Nanos::from_millis(round * 37 % 400);
             short.clock.advance(span);
             long.clock.advance(span);
         }
         assert!(admitted > 1_000 && denied > 1_000, "{admitted} {denied}");
-        for ruled in &rules {
+        for limit in &rules {
             let key = StoreKey::new(KEYS[0]).unwrap();
-            assert_eq!(short.inspect(&key, ruled), long.inspect(&key, ruled));
+            assert_eq!(short.inspect(&key, limit), long.inspect(&key, limit));
         }
     }
 
     #[test]
-    fn the_same_key_twice_is_left_to_the_batch_and_nothing_stays_held() {
+    fn a_duplicate_key_is_left_to_the_batch_and_nothing_stays_locked() {
         let (store, rules) = (store(), rules());
         let check = QuotaCheck {
             key: StoreKey::new(b"a").unwrap(),

@@ -1,27 +1,27 @@
-//! One probe group: two cache lines that hold a few slots, and a header that serialises who moves in.
+//! One probe group: two cache lines with a few slots, and a header whose lock serialises inserts.
 //!
-//! A slot is a tag (who lives there) and a state of W words. The first word of a state is the instant at which it is
-//! as if it had never been used, so a slot is free when that instant has passed; its top bit is the slot's lock. A tenant
-//! changes only while the slot's bit is held. A new key moves in only while its home group's header bit is held, so no
-//! key ever lives in two slots.
+//! A slot is a tag, which identifies its key, and a state of W words. The first word of a state is the instant at which
+//! it equals an unused state. So a slot is free when that instant has passed. The top bit of the first word is the
+//! slot's lock. The tag changes only while the slot is locked. A new key is inserted only while the header of its
+//! primary group is locked, so no key is ever in two slots.
 //!
 //! Must not know: which group a key belongs to, what states mean beyond their expiry.
 
 use super::lock_bit::{BitGuard, load_if_unlocked, load_with_bit};
 use super::sync::{AtomicU64, Ordering};
 
-/// Words in a group: 128 bytes, the unit in which the machine's prefetcher fetches.
+/// Words in a group: 128 bytes, the unit that the prefetcher fetches.
 const WORDS: usize = 16;
 
-/// Set in a header when a key whose home this is had to live elsewhere.
+/// Header flag: a key whose primary group this is had to be inserted into its alternate group.
 const SPILLED: u64 = 1;
 
-/// The words of one group. All zero is a group that nobody lives in.
+/// The words of one group. A group of zeros is empty.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct SlotGroup([AtomicU64; WORDS]);
 
-/// How many slots of W-word states a group has: seven of one word, five of two.
+/// The number of slots with W-word states in a group: seven of one word, five of two.
 pub(super) const fn slots_per_group(words: usize) -> usize {
     (WORDS - 1) / (words + 1)
 }
@@ -33,7 +33,7 @@ pub(super) struct Slot<'a, const W: usize> {
     state: &'a [AtomicU64; W],
 }
 
-/// A slot whose bit is held: nobody else reads or writes it.
+/// A locked slot: no other thread reads or writes it.
 #[derive(Debug)]
 pub(super) struct SlotGuard<'a, const W: usize> {
     slot: Slot<'a, W>,
@@ -41,23 +41,23 @@ pub(super) struct SlotGuard<'a, const W: usize> {
 }
 
 impl SlotGroup {
-    /// A group that nobody lives in, for a model checker.
+    /// An empty group for loom.
     #[cfg(loom)]
     pub(super) fn empty() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 
-    /// The header's bit, under which keys move in.
+    /// Locks the header. Keys are inserted under this lock.
     pub(super) fn insert_lock(&self) -> BitGuard<'_> {
         BitGuard::lock(&self.0[0])
     }
 
-    /// Whether keys whose home this is may live elsewhere.
+    /// Whether keys whose primary group this is may be in their alternate group.
     pub(super) fn has_spilled(&self) -> bool {
         load_with_bit(&self.0[0]).0 & SPILLED != 0
     }
 
-    /// Notes that a key whose home this is lives elsewhere.
+    /// Marks that a key whose primary group this is went to its alternate group.
     pub(super) fn mark_spilled(door: &mut BitGuard<'_>) {
         door.set(door.value() | SPILLED);
     }
@@ -76,10 +76,10 @@ impl SlotGroup {
         (0..slots_per_group(W)).filter_map(|index| self.slot(index))
     }
 
-    /// The slot where the tag lives, if it does. It may move out before its bit is taken.
+    /// The slot with this tag, if there is one. Its key may change before it is locked.
     #[inline]
-    pub(super) fn find<const W: usize>(&self, tag: u64, favourite: usize) -> Option<Slot<'_, W>> {
-        let slot = self.slot(favourite)?;
+    pub(super) fn find<const W: usize>(&self, tag: u64, preferred: usize) -> Option<Slot<'_, W>> {
+        let slot = self.slot(preferred)?;
         if slot.tag() == tag {
             return Some(slot);
         }
@@ -88,23 +88,23 @@ impl SlotGroup {
 }
 
 impl<'a, const W: usize> Slot<'a, W> {
-    /// Who lives here, as it was when read.
+    /// The tag, which may change after the read.
     #[inline]
     pub(super) fn tag(self) -> u64 {
         self.tag.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody holds the slot, as it was when read.
+    /// Whether the slot is locked, which may change after the read.
     pub(super) fn is_locked(self) -> bool {
         load_with_bit(&self.state[0]).1
     }
 
-    /// The state as it was when read. Its words may belong to different moments.
+    /// The state without a lock. Its words may belong to different moments.
     pub(super) fn peek_state(self) -> [u64; W] {
         self.state.each_ref().map(|word| load_with_bit(word).0)
     }
 
-    /// Where the slot is in memory: the order in which several bits are taken.
+    /// The slot's address: the order in which several slots are locked.
     pub(super) fn address(self) -> usize {
         std::ptr::from_ref(self.tag).addr()
     }
@@ -123,18 +123,18 @@ impl<'a, const W: usize> Slot<'a, W> {
 }
 
 impl<'a> Slot<'a, 1> {
-    /// The state without taking the bit, if this tag lives here and nobody holds the slot.
+    /// The state without locking, if this tag is in the slot and the slot is unlocked.
     ///
-    /// The state is read before and after the tag. A tenant changes only under the bit, so if both looks find the same
-    /// state and no bit, it was this tenant's in between.
+    /// The state is read before and after the tag. The tag changes only under the lock. So if both reads find the same
+    /// unlocked state, it belonged to this tag in between.
     #[inline]
     pub(super) fn peek(self, tag: u64) -> Option<u64> {
         let state = load_if_unlocked(&self.state[0])?;
-        let is_here = self.tag.load(Ordering::Acquire) == tag;
-        (is_here && self.state[0].load(Ordering::Relaxed) == state).then_some(state)
+        let is_present = self.tag.load(Ordering::Acquire) == tag;
+        (is_present && self.state[0].load(Ordering::Relaxed) == state).then_some(state)
     }
 
-    /// Takes the bit if the state is still this one.
+    /// Locks the slot if it still has this state.
     #[inline]
     pub(super) fn lock_if(self, state: u64) -> Option<SlotGuard<'a, 1>> {
         BitGuard::lock_if(&self.state[0], state).map(|bit| SlotGuard { slot: self, bit })
@@ -142,7 +142,7 @@ impl<'a> Slot<'a, 1> {
 }
 
 impl<'a> SlotGuard<'a, 1> {
-    /// The bit by itself: its word is all of the state, and who knows the tenant needs no more.
+    /// The guard of the state word alone. With one word it covers the whole state.
     #[inline]
     pub(super) fn into_bit(self) -> BitGuard<'a> {
         self.bit
@@ -150,7 +150,7 @@ impl<'a> SlotGuard<'a, 1> {
 }
 
 impl<const W: usize> SlotGuard<'_, W> {
-    /// Who lives here.
+    /// The tag of the slot's key.
     #[inline]
     pub(super) fn tag(&self) -> u64 {
         self.slot.tag()
@@ -165,7 +165,7 @@ impl<const W: usize> SlotGuard<'_, W> {
         state
     }
 
-    /// Replaces the state. Seen by others once the bit is given back.
+    /// Replaces the state. Other threads see it when the guard is dropped.
     #[inline]
     pub(super) fn set(&mut self, state: [u64; W]) {
         for (word, value) in self.slot.state.iter().zip(state).skip(1) {
@@ -174,14 +174,14 @@ impl<const W: usize> SlotGuard<'_, W> {
         self.bit.set(state[0]);
     }
 
-    /// Leaves the slot empty.
+    /// Empties the slot.
     pub(super) fn clear(&mut self) {
         self.insert(0, [0; W]);
     }
 
-    /// Gives the slot to another tenant.
+    /// Assigns the slot to another key.
     pub(super) fn insert(&mut self, tag: u64, state: [u64; W]) {
-        // Release: whoever sees the tag without the bit also sees that the bit was taken before.
+        // Release: a thread that reads this tag without the lock also sees that the lock was taken before.
         self.slot.tag.store(tag, Ordering::Release);
         self.set(state);
     }

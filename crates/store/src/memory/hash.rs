@@ -1,7 +1,7 @@
-//! Where a key lives in the table and what stands for it there, under a secret that no caller knows.
+//! Hashes of keys: their groups, slots and tags in a table, keyed by a random seed.
 //!
-//! The hash is fast rather than cryptographic: without the secret, which never leaves the process except into a snapshot
-//! that only its owner can read, nobody can aim keys at one group or at another key. Must not know: what is stored.
+//! The hash is fast, not cryptographic. The seed leaves the process only in a snapshot, which only its owner can read.
+//! Without the seed no caller can aim keys at one group or at another key. Must not know: what is stored.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,14 +12,14 @@ use foldhash::fast::FoldHasher;
 use crate::contract::LimitId;
 use crate::key::StoreKey;
 
-/// The process's secret.
+/// The random seed of one store.
 pub(super) struct HashSeed {
     words: [u64; 2],
     shared: SharedSeed,
 }
 
-/// Sixty-four bits that stand for one key under one limit. Two of a million keys share them by chance about once in
-/// forty million tables.
+/// A 64-bit hash that stands for one key under one limit. Two of a million keys collide in about one of forty million
+/// tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StateHash {
     hash: u64,
@@ -27,7 +27,7 @@ pub(super) struct StateHash {
 }
 
 impl HashSeed {
-    /// A new secret from the system's randomness. A model checker needs the same one every time.
+    /// A new seed from the system's randomness. Loom needs the same seed every time.
     pub(super) fn random() -> Self {
         if cfg!(loom) {
             return Self::from_words([1, 2]);
@@ -36,7 +36,7 @@ impl HashSeed {
         Self::from_words([word(), word()])
     }
 
-    /// The secret that these words were taken from.
+    /// The seed with these words.
     pub(super) fn from_words(words: [u64; 2]) -> Self {
         Self {
             words,
@@ -53,7 +53,7 @@ impl HashSeed {
         self.hash_key(key).for_limit(limit)
     }
 
-    /// The key by itself, hashed once however many limits it is asked about.
+    /// The hash of the key alone, computed once for any number of limits.
     #[inline]
     pub(super) fn hash_key(&self, key: &StoreKey<'_>) -> KeyHash {
         match key.single() {
@@ -66,7 +66,7 @@ impl HashSeed {
         }
     }
 
-    /// Several parts, each with its length; under a seed that no single part has.
+    /// Hashes several parts, each with its length, under another seed than a single part.
     fn hash_parts(&self, key: &StoreKey<'_>) -> KeyHash {
         let mut hasher = FoldHasher::with_seed(!self.words[0], &self.shared);
         key.encode_parts(|len, part| {
@@ -77,13 +77,13 @@ impl HashSeed {
     }
 }
 
-/// A key's hash, the same under every limit.
+/// The hash of a key, the same under every limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyHash(u64);
 
 impl KeyHash {
-    /// Where the key lives under this limit. The fast hash leaves some bits weak; folding the product with the limit in
-    /// it spreads both over all of them, so the same key under another limit is another key.
+    /// The hash of this key under this limit. The fast hash leaves some bits weak. Folding the product with the limit
+    /// mixes both into all bits, so the same key under another limit is another hash.
     #[inline]
     pub(super) fn for_limit(self, limit: LimitId) -> StateHash {
         let word = self.0 ^ (u64::from(limit.0.get()) << 48);
@@ -96,28 +96,28 @@ impl KeyHash {
 
 impl fmt::Debug for HashSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
+        f.write_str("HashSeed(…)")
     }
 }
 
 impl StateHash {
-    /// The place that these were taken from.
+    /// The hash with these components.
     pub(super) const fn from_parts(hash: u64, limit: LimitId) -> Self {
         Self { hash, limit }
     }
 
-    /// Whose state it is.
+    /// The limit of the state.
     pub(super) const fn limit(self) -> LimitId {
         self.limit
     }
 
-    /// Which of `count` groups the key belongs to.
+    /// The index of the key's primary group, of `count` groups.
     #[inline]
     pub(super) fn primary_group(self, count: usize) -> usize {
         spread(self.hash, count)
     }
 
-    /// Where it goes when there is no room at home.
+    /// The index of the group to use when the primary group is full.
     #[inline]
     pub(super) fn alternate_group(self, count: usize) -> usize {
         spread(
@@ -128,35 +128,35 @@ impl StateHash {
         )
     }
 
-    /// What stands for the key in a slot: its limit, and the bits of the hash that its group does not tell. Never
-    /// zero, because no limit is number zero.
+    /// The tag that stands for the key in a slot: its limit, and the bits of the hash that the group does not
+    /// determine. Never zero, because limit ids are not zero.
     #[inline]
     pub(super) fn tag(self) -> u64 {
         (u64::from(self.limit.0.get()) << 48) | (self.hash & ((1 << 48) - 1))
     }
 
-    /// Where in a group of `slots` to look first.
+    /// The slot to try first in a group of `slots`.
     #[inline]
     pub(super) fn preferred_slot(self, slots: usize) -> usize {
-        // Three bits that neither choose the group, below 2^32 of them, nor are the lowest of the tag.
+        // Three bits that neither select the group (below 2^32 groups) nor are the lowest bits of the tag.
         let bits = usize::try_from((self.hash >> 24) & 7).unwrap_or(0);
         if bits < slots { bits } else { bits - slots }
     }
 
-    /// Bits for other structures that are keyed the same way.
+    /// The hash, for other structures with the same keys.
     pub(super) const fn bits(self) -> u64 {
         self.hash
     }
 }
 
-/// A uniform word as a uniform number below `count`: the high half of their product.
+/// Maps a uniform word to a uniform number below `count`: the upper half of their product.
 #[inline]
 fn spread(word: u64, count: usize) -> usize {
     let product = u128::from(word).wrapping_mul(count as u128);
     usize::try_from(product >> 64).unwrap_or(0)
 }
 
-/// The limit that a tag belongs to.
+/// The limit id in a tag.
 #[inline]
 pub(super) const fn limit_of(tag: u64) -> u16 {
     let [high, low, ..] = tag.to_be_bytes();

@@ -1,9 +1,10 @@
-//! State in this process's memory: bounded, exact, and answered at once.
+//! The memory store: bounded state in this process, exact decisions without waiting.
 //!
-//! Buckets live in a table of one-word states, windows in one of two-word states, logs, leases and reservations on shelves.
-//! Everything is sized when the store is made and never grows. A state that has expired is the same as none, so nothing
-//! sweeps and nothing pauses. When there is no room, the state whose loss forgives the least goes; keys that are being
-//! denied stay, and a newcomer that finds only those is decided by an overflow sketch that errs towards denying.
+//! Token buckets are in a table of one-word states, windows in a table of two-word states; logs, leases and
+//! reservations are in sharded variable states. All sizes are fixed when the store is made. An expired state equals an
+//! unused one, so there is no sweeper and no pause. A full table evicts the state whose loss refunds the least. Denied
+//! keys are never evicted; a new key that finds only denied keys is decided by an overflow sketch that may deny too
+//! much.
 //!
 //! Must not know: what keys mean, policies, transports.
 
@@ -49,16 +50,15 @@ use crate::invalid_size::InvalidSize;
 use crate::key::StoreKey;
 use crate::store_error::{StoreError, StoreErrorKind};
 
-/// The most keys that a store can be made for.
+/// The largest number of keys of a store.
 pub const MAX_KEYS: usize = 1 << 30;
 
-/// The latest instant there is. A state may lie as far ahead of it again, and its top bit is a lock.
+/// The latest instant. A state may be twice as late, and its top bit is a lock.
 const LAST_INSTANT: Timestamp = Timestamp::from_nanos(1 << 62);
 
-/// The most bytes of collections (log entries, leases, reservations) for each key that a store is made for. A bound and
-/// not an allocation: what nobody uses is not taken.
+/// Bytes of variable states (log entries, leases, reservations) per key. A bound, not an allocation.
 const COLLECTION_BYTES_PER_KEY: usize = 512;
-/// Bytes of both tables for each key: a group of 128 for every four buckets and for every three windows.
+/// Bytes of both tables per key: a group of 128 bytes for every four buckets and for every three windows.
 const TABLE_BYTES_PER_KEY: usize = 128 / 4 + 128 / 3 + 1;
 
 /// A store in memory.
@@ -66,23 +66,23 @@ const TABLE_BYTES_PER_KEY: usize = 128 / 4 + 128 / 3 + 1;
 /// ```
 /// use std::num::NonZeroU16;
 /// use tollgate_core::{Outcome, Rate, TokenBucket};
-/// use tollgate_store::{QuotaCheck, StoreKey, LimitId, MemoryStore, Op, IdentifiedLimit, TestStore};
+/// use tollgate_store::{IdentifiedLimit, LimitId, MemoryStore, Op, QuotaCheck, StoreKey};
 ///
 /// let store = MemoryStore::for_keys(10_000)?;
-/// let quota = TokenBucket::at(Rate::per_second(10)).burst(1).build()?;
-/// let ruled = IdentifiedLimit { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
-/// store.learn(&ruled);
+/// let quota = TokenBucket::builder(Rate::per_second(10)).burst(1).build()?;
+/// let limit = IdentifiedLimit { id: LimitId(NonZeroU16::MIN), limit: quota.into() };
+/// store.add_limit(&limit);
 ///
-/// let check = QuotaCheck { key: StoreKey::of(b"alice")?, ruled: &ruled, op: Op::Spend(1) };
-/// assert_eq!(store.ask([check])?.0.outcome(), Outcome::Allow);
-/// let (verdict, [answer]) = store.ask([check])?;
-/// assert!(!verdict.is_admitted());
+/// let check = QuotaCheck { key: StoreKey::new(b"alice")?, limit: &limit, op: Op::Spend(1) };
+/// assert_eq!(store.decide_array([check])?.0.outcome(), Outcome::Allow);
+/// let (outcome, [answer]) = store.decide_array([check])?;
+/// assert!(!outcome.is_admitted());
 /// assert_eq!(answer.status.remaining, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct MemoryStore<C = SystemClock> {
     clock: C,
-    secret: HashSeed,
+    hash_seed: HashSeed,
     priorities: EvictionPriorities,
     word_table: SlotTable<1>,
     pair_table: SlotTable<2>,
@@ -91,28 +91,28 @@ pub struct MemoryStore<C = SystemClock> {
     evictions: AtomicU64,
 }
 
-/// How often this thread has waited for another inside any store. Counted in debug builds only, for tests.
+/// How often this thread has waited for another inside any store. Counted only in debug builds, for tests.
 #[doc(hidden)]
 #[must_use]
 pub fn waits_of_this_thread() -> Option<u64> {
     sync::waits_of_this_thread()
 }
 
-/// What a store has had to do for want of room, and what it takes.
+/// Evictions, overflow decisions and memory of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUsage {
-    /// Live states that were given up for others. Each forgave a key what it owed.
+    /// Live states that were evicted. Each eviction refunded the key's charges.
     pub evictions: u64,
-    /// Decisions that the overflow sketch made.
+    /// Decisions by the overflow sketch.
     pub overflow_decisions: u64,
-    /// Bytes reserved for words and pairs. Pages that nobody has touched are not resident.
+    /// Bytes reserved for both tables. Untouched pages are not resident.
     pub table_bytes: usize,
-    /// Bytes that collections take.
+    /// Bytes of variable states.
     pub collection_bytes: usize,
 }
 
 impl MemoryStore {
-    /// A store with room for about so many keys of each kind in use at the same time, on the machine's clock.
+    /// A store with room for about `keys` concurrently used keys of each kind, on the machine's clock.
     ///
     /// # Errors
     /// The number must be 1 to [`MAX_KEYS`], and there must be memory for it.
@@ -120,7 +120,7 @@ impl MemoryStore {
         Self::with_clock(keys, SystemClock::new())
     }
 
-    /// A store that takes at most about so many bytes, tables and collections together, on the machine's clock.
+    /// A store that uses at most about this many bytes for tables and variable states, on the machine's clock.
     ///
     /// # Errors
     /// It must be enough for one key and not more than for [`MAX_KEYS`], and there must be memory for it.
@@ -130,7 +130,7 @@ impl MemoryStore {
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// Like [`for_keys`](Memory::for_keys), on another clock.
+    /// Like [`for_keys`](MemoryStore::for_keys), on another clock.
     ///
     /// # Errors
     /// The number must be 1 to [`MAX_KEYS`], and there must be memory for it.
@@ -145,7 +145,7 @@ impl<C: Clock> MemoryStore<C> {
         let no_memory = |_| invalid("there is not enough memory for it");
         Ok(Self {
             clock,
-            secret: HashSeed::random(),
+            hash_seed: HashSeed::random(),
             priorities: EvictionPriorities::new(),
             word_table: SlotTable::for_keys(keys).map_err(no_memory)?,
             pair_table: SlotTable::for_keys(keys).map_err(no_memory)?,
@@ -159,24 +159,25 @@ impl<C: Clock> MemoryStore<C> {
         })
     }
 
-    /// Makes a limit known, so that the store can tell what its states are worth. A limit that nobody announced is
-    /// learnt with its first key; call this for further tiers of one. When a quota changes, [`replace`](Self::replace) it.
-    pub fn add_limit(&self, ruled: &IdentifiedLimit) {
-        self.priorities.add_tier(ruled.id, &ruled.limit);
+    /// Announces a limit, so that the store can compute eviction priorities of its states. The first key of an
+    /// unannounced limit announces it; call this for further tiers of a limit. When a quota changes, call
+    /// [`replace_limit`](Self::replace_limit).
+    pub fn add_limit(&self, limit: &IdentifiedLimit) {
+        self.priorities.add_tier(limit.id, &limit.limit);
     }
 
-    /// Forgets a limit that is gone: the room its states take is free. Its id must not be used again.
+    /// Removes a limit and frees the room of its states. Its id must not be used again.
     pub fn remove_limit(&self, id: LimitId) {
         self.priorities.remove(id);
         self.variable_states.remove_limit(id);
     }
 
-    /// Replaces a limit's quota, or that of one of its tiers; what is owed stays owed, and whom the new quota denies is
-    /// kept like anybody who is being denied. If another tier has the very same quota as `old`, [`learn`](Self::learn)
-    /// that one again.
+    /// Replaces the quota of a limit or of one of its tiers. Charges stay. Keys that the new quota denies are protected
+    /// from eviction like all denied keys. If another tier has the same quota as `old`, [`add_limit`](Self::add_limit)
+    /// it again.
     ///
-    /// Counters of a window that gets another length are carried over one by one, which looks at the whole table; a log's
-    /// new quota looks at all shelves; anything else costs nothing. Decide by `new` from now on.
+    /// If a sliding window gets another length, this converts its counters one by one and scans the whole table. A
+    /// log's new quota scans all shards. Other changes cost nothing. Decide by `new` from now on.
     pub fn replace_limit(&self, old: &IdentifiedLimit, new: &IdentifiedLimit) {
         self.priorities.replace_tier(new.id, &old.limit, &new.limit);
         self.variable_states
@@ -201,15 +202,16 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// How long reservations are remembered after they have expired, and how many there may be under one key of one
-    /// limit. A minute and 1,024 unless told otherwise.
+    /// How long reservations are kept after they have expired, and the largest number under one key of one limit. The
+    /// defaults are one minute and 1,024.
     #[must_use]
-    pub const fn with_reservations(mut self, memory: Nanos, most: usize) -> Self {
-        self.variable_states.set_reservation_options(memory, most);
+    pub const fn with_reservations(mut self, retention: Nanos, max_records: usize) -> Self {
+        self.variable_states
+            .set_reservation_options(retention, max_records);
         self
     }
 
-    /// Decides on a batch of known size and answers by value.
+    /// Decides a batch of constant size and returns the replies by value.
     ///
     /// # Errors
     /// As [`Store::decide`].
@@ -218,12 +220,12 @@ impl<C: Clock> MemoryStore<C> {
         checks: [QuotaCheck<'_>; N],
     ) -> Result<(BatchOutcome, [StoreReply; N]), StoreError> {
         let mut answers = [StoreReply::EMPTY; N];
-        let verdict = self.decide(&checks, &mut answers)?;
-        Ok((verdict, answers))
+        let outcome = self.decide(&checks, &mut answers)?;
+        Ok((outcome, answers))
     }
 
-    /// What time it is for this store: the clock that its decisions are made by. In the year 2116 it stands still: a
-    /// clock that far ahead is broken, and a quota that does not refill is safer than one that wraps around.
+    /// The store's current time. It stands still from the year 2116 on: a clock that far ahead is broken, and a quota
+    /// that does not refill is safer than one that wraps around.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Timestamp {
@@ -232,48 +234,49 @@ impl<C: Clock> MemoryStore<C> {
 
     /// The state of one key under one limit, if there is one.
     #[must_use]
-    pub fn inspect(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> Option<State> {
-        let place = self.hash_state(key, ruled.id);
-        match ruled.limit.state_size() {
+    pub fn inspect(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> Option<State> {
+        let hash = self.hash_state(key, limit.id);
+        match limit.limit.state_size() {
             StateSize::Word => self
                 .word_table
-                .lock_slot(place)
-                .map(|slot| StateWords::read(&ruled.limit, slot.state())),
+                .lock_slot(hash)
+                .map(|slot| StateWords::read(&limit.limit, slot.state())),
             StateSize::Pair => self
                 .pair_table
-                .lock_slot(place)
-                .map(|slot| StateWords::read(&ruled.limit, slot.state())),
+                .lock_slot(hash)
+                .map(|slot| StateWords::read(&limit.limit, slot.state())),
             StateSize::Collection => {
-                let mut shelf = self
+                let mut shard = self
                     .variable_states
-                    .lock(self.variable_states.index(place))?;
-                shelf.get(place).map(|stored| stored.state.clone())
+                    .lock(self.variable_states.index(hash))?;
+                shard.get(hash).map(|entry| entry.state.clone())
             }
         }
     }
 
-    /// Forgets what one key has used of one limit, and its reservations. Answers whether there was anything.
-    pub fn erase(&self, key: &StoreKey<'_>, ruled: &IdentifiedLimit) -> bool {
-        let place = self.hash_state(key, ruled.id);
-        let had_words = match ruled.limit.state_size() {
+    /// Deletes the state of one key under one limit, and its reservations. Returns whether there was any.
+    pub fn erase(&self, key: &StoreKey<'_>, limit: &IdentifiedLimit) -> bool {
+        let hash = self.hash_state(key, limit.id);
+        let had_words = match limit.limit.state_size() {
             StateSize::Word => self
                 .word_table
-                .lock_slot(place)
+                .lock_slot(hash)
                 .map(|mut slot| slot.clear())
                 .is_some(),
             StateSize::Pair => self
                 .pair_table
-                .lock_slot(place)
+                .lock_slot(hash)
                 .map(|mut slot| slot.clear())
                 .is_some(),
             StateSize::Collection => false,
         };
-        let shelf = self.variable_states.lock(self.variable_states.index(place));
-        let had_box = shelf.is_some_and(|mut shelf| self.variable_states.remove(&mut shelf, place));
-        had_words || had_box
+        let shard = self.variable_states.lock(self.variable_states.index(hash));
+        let had_variable_state =
+            shard.is_some_and(|mut shard| self.variable_states.remove(&mut shard, hash));
+        had_words || had_variable_state
     }
 
-    /// What the store has had to do for want of room, and what it takes.
+    /// Evictions, overflow decisions and memory of the store.
     #[must_use]
     pub fn usage(&self) -> StoreUsage {
         StoreUsage {
@@ -290,21 +293,21 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Decides on at most N checks, the short way if it can be gone.
+    /// Decides at most N checks, on the fast path if possible.
     fn decide_up_to<const N: usize>(
         &self,
         checks: &[QuotaCheck<'_>],
         answers: &mut [StoreReply],
     ) -> Result<BatchOutcome, StoreError> {
         match fast_path::spend_all::<N, C>(self, checks, answers) {
-            Some(verdict) => Ok(verdict),
+            Some(outcome) => Ok(outcome),
             None => Batch::<N>::decide(self, checks, answers),
         }
     }
 
     #[inline]
     fn hash_state(&self, key: &StoreKey<'_>, id: LimitId) -> StateHash {
-        self.secret.hash_state(key, id)
+        self.hash_seed.hash_state(key, id)
     }
 }
 
@@ -329,7 +332,7 @@ impl<C> MemoryStore<C> {
         &self.overflow
     }
 
-    /// Notes that a key moved in, and whether somebody had to go for it.
+    /// Counts an insert that evicted a live state.
     fn count_insert(&self, evicted: bool) {
         if evicted {
             self.evictions.fetch_add(1, Ordering::Relaxed);
@@ -345,7 +348,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     ) -> Result<BatchOutcome, StoreError> {
         let bad = |detail| Err(StoreError::new(StoreErrorKind::BadRequest, detail));
         if answers.len() != checks.len() {
-            return bad("there must be room for as many answers as there are checks");
+            return bad("answers and checks must have the same length");
         }
         match checks.len() {
             0 => Ok(BatchOutcome::default()),
@@ -354,14 +357,14 @@ impl<C: Clock> Store for MemoryStore<C> {
             3..=4 => self.decide_up_to::<4>(checks, answers),
             5..=8 => self.decide_up_to::<8>(checks, answers),
             9..=MAX_CHECKS => self.decide_up_to::<MAX_CHECKS>(checks, answers),
-            _ => bad("there are more than 32 checks"),
+            _ => bad("too many checks in one batch, the maximum is 32"),
         }
     }
 }
 
 impl<C> fmt::Debug for MemoryStore<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory")
+        f.debug_struct("MemoryStore")
             .field("table_bytes", &self.word_table.size())
             .finish_non_exhaustive()
     }

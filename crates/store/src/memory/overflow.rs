@@ -1,7 +1,7 @@
-//! What decides for a newcomer when every slot it could have belongs to a key that is being denied.
+//! The overflow sketch: decides for a new key when all of its slots belong to denied keys.
 //!
-//! A sketch of bucket states: it may deny too much, never too little. Limits that are not buckets decide by
-//! [`Limit::stricter_bucket`](tollgate_core::limit::Limit::stricter_bucket). Must not know: tables, shelves.
+//! It is a sketch of bucket states, which may deny too much, never too little. Limits that are not buckets use
+//! [`Limit::stricter_bucket`](tollgate_core::limit::Limit::stricter_bucket). Must not know: tables, shards.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tollgate_core::sketch::Sketch;
 use tollgate_core::token_bucket::Tat;
 use tollgate_core::{InvalidQuota, Rate, Timestamp, TokenBucket};
 
-/// Rows and cells of the sketch: half a mebibyte. A model makes thousands of stores and needs few.
+/// Rows and cells of the sketch: half a mebibyte. Loom models make thousands of stores and need few cells.
 const ROWS: usize = 4;
 const WIDTH: usize = if cfg!(loom) { 16 } else { 1 << 14 };
 
@@ -19,13 +19,13 @@ const WIDTH: usize = if cfg!(loom) { 16 } else { 1 << 14 };
 pub(super) struct OverflowSketch {
     sketch: Mutex<Sketch>,
     decisions: AtomicU64,
-    /// Until when something is owed here.
+    /// The latest instant until which any key has debt here.
     last_debt_until: AtomicU64,
 }
 
 impl OverflowSketch {
     pub(super) fn new() -> Result<Self, InvalidQuota> {
-        // The sketch's own quota is never asked: each limit decides by its own.
+        // The sketch's own quota is not used: each limit decides by its own.
         let quota = TokenBucket::builder(Rate::per_second(0)).build()?;
         let sketch = Mutex::new(Sketch::new(quota, ROWS, WIDTH)?);
         Ok(Self {
@@ -37,12 +37,12 @@ impl OverflowSketch {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Sketch> {
         self.decisions.fetch_add(1, Ordering::Relaxed);
-        // A cell is raised in one assignment, so a panic elsewhere leaves nothing half done.
+        // A cell is raised by one assignment, so a panic leaves nothing half done.
         self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this key owes something here. Until it does not, the sketch goes on deciding for it: with a fresh state of
-    /// its own it could spend everything once more.
+    /// Whether this key has debt here. While it has, the sketch decides for it: with a fresh state of its own the key
+    /// could spend its quota again.
     pub(super) fn has_debt(&self, bits: u64, now: Timestamp) -> bool {
         if self.last_debt_until.load(Ordering::Relaxed) <= now.as_nanos() {
             return false;
@@ -51,8 +51,7 @@ impl OverflowSketch {
         sketch.tat(bits) > now.as_nanos()
     }
 
-    /// Notes that a key owes until `tat`. Never lowers what is owed: the cells are shared, also with limits whose debts
-    /// reach further.
+    /// Raises a key's debt to `tat`. Never lowers it: the cells are shared with limits whose debts reach further.
     pub(super) fn add_debt(&self, sketch: &mut Sketch, bits: u64, tat: Tat) {
         if tat > sketch.tat(bits) {
             sketch.set_tat(bits, tat);
@@ -60,12 +59,11 @@ impl OverflowSketch {
         }
     }
 
-    /// How many cells there are.
     pub(super) const fn cells(&self) -> usize {
         ROWS * WIDTH
     }
 
-    /// Number and value of every cell that owes something.
+    /// Index and value of every cell with debt.
     pub(super) fn indebted_cells(&self, now: Timestamp) -> Vec<(usize, Tat)> {
         let now = now.as_nanos();
         if self.last_debt_until.load(Ordering::Relaxed) <= now {
@@ -76,7 +74,7 @@ impl OverflowSketch {
         cells.filter(|(_, tat)| *tat > now).collect()
     }
 
-    /// Raises a cell to what it owed. Answers whether there is such a cell.
+    /// Raises a cell to this value. Returns whether the cell exists.
     pub(super) fn raise(&self, index: usize, tat: Tat) -> bool {
         let tat = tat.min(Timestamp::MAX.as_nanos());
         self.last_debt_until.fetch_max(tat, Ordering::Relaxed);
@@ -84,7 +82,7 @@ impl OverflowSketch {
         sketch.raise_cell(index, tat)
     }
 
-    /// How often the overflow had to decide.
+    /// The number of decisions by the sketch.
     pub(super) fn decisions(&self) -> u64 {
         self.decisions.load(Ordering::Relaxed)
     }
@@ -94,9 +92,9 @@ impl OverflowSketch {
 mod tests {
     use super::*;
 
-    /// A limit with a small capacity used to bring a shared cell back to what it could itself have owed.
+    /// Regression: a limit with a small capacity lowered a shared cell to its own largest debt.
     #[test]
-    fn what_is_owed_is_never_lowered_by_another_limit() {
+    fn a_debt_is_never_lowered_by_another_limit() {
         let overflow = OverflowSketch::new().unwrap();
         let (now, hour) = (Timestamp::from_secs(1), Timestamp::from_secs(3_601));
         assert!(!overflow.has_debt(7, now));

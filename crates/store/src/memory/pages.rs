@@ -1,7 +1,7 @@
-//! Memory for a table: zeroed, fixed in size, asked of the system at once and given back when dropped.
+//! Memory of a table: zeroed pages of fixed size, mapped at once and unmapped on drop.
 //!
-//! Pages that nobody has touched cost nothing. Huge pages are asked for where the system has them, because a lookup in a
-//! large table otherwise pays for the page before it pays for the slot. Must not know: what is kept in it.
+//! Untouched pages are not resident. The mapping asks for huge pages, because lookups in a large table otherwise miss
+//! the TLB. Must not know: what is kept in it.
 #![allow(
     unsafe_code,
     reason = "a mapping of bytes is read as groups of atomics, which safe code cannot say"
@@ -14,7 +14,7 @@ use memmap2::MmapMut;
 
 use super::group::SlotGroup;
 
-/// A model checker's atomics are not just words: they have to be made one by one.
+/// Loom's atomics are not plain words, so they are made one by one.
 #[cfg(loom)]
 pub(super) struct Pages(Box<[SlotGroup]>);
 
@@ -29,10 +29,10 @@ impl Pages {
     }
 }
 
-/// So many groups, all zero at first.
+/// Pages with `count` zeroed groups.
 #[cfg(not(loom))]
 pub(super) struct Pages {
-    // Owns the memory that `groups` hands out. Never resized or remapped.
+    // Owns the memory that `groups` returns. Never resized or remapped.
     map: MmapMut,
     count: usize,
 }
@@ -44,7 +44,7 @@ impl Pages {
             .checked_mul(size_of::<SlotGroup>())
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let map = MmapMut::map_anon(bytes.max(1))?;
-        // Without huge pages everything works, only slower.
+        // Huge pages are optional.
         #[cfg(target_os = "linux")]
         map.advise(memmap2::Advice::HugePage).ok();
         Ok(Self { map, count })

@@ -1,14 +1,14 @@
-//! A flat table of fixed size: find a key's slot, or make room for it.
+//! A flat hash table of fixed size: finds a key's slot, or makes room for it.
 //!
-//! No sweeper, no resizing, no growth with the number or length of keys. A key lives in its home group or, if that was
-//! full when it came, in its refuge; a slot whose state has expired is as good as empty. When both groups are full of live
-//! state, the slot whose loss forgives the least goes, but never one whose key is being denied: if all are, there is no
-//! room, and the caller decides by other means.
+//! There is no sweeper and no resizing, and the number and length of keys do not change its size. A key is in its
+//! primary group or, if that was full on insert, in its alternate group. A slot with an expired state is free. When
+//! both groups are full of live states, the table evicts the state whose loss refunds the least, but never a denied
+//! key. If all keys are denied, there is no room, and the caller uses the overflow sketch.
 //!
-//! Bits are taken in one order, so nobody waits in a circle: doors by address, then slots by address. Whoever looks for
-//! room while holding a door only tries slots and never waits for one.
+//! Locks are taken in one order, so there is no deadlock: insert locks by address, then slots by address. A thread that
+//! looks for room while it holds an insert lock only tries slots and never waits for one.
 //!
-//! Must not know: algorithms, what a state means beyond its expiry and its worth.
+//! Must not know: algorithms, what a state means beyond its expiry and its priority.
 
 use std::io;
 
@@ -20,8 +20,8 @@ use super::hash::{StateHash, limit_of};
 use super::lock_bit::BitGuard;
 use super::pages::Pages;
 
-/// Keys for which a group is meant: with this many on average, fewer than one in ten thousand finds both of its groups
-/// full.
+/// The number of keys that a group is sized for. At this average load, fewer than one in ten thousand keys finds both
+/// of its groups full.
 const fn keys_per_group(words: usize) -> usize {
     (slots_per_group(words) * 4).div_ceil(7)
 }
@@ -31,16 +31,17 @@ pub(super) struct SlotTable<const W: usize> {
     pages: Pages,
 }
 
-/// Where a new key may move in. The caller holds its home's door until it has, so that it cannot move in twice.
+/// A locked slot for a new key. The caller holds the key's insert lock until it has inserted, so that no key is
+/// inserted twice.
 #[derive(Debug)]
 pub(super) struct VacantSlot<'a, const W: usize> {
     slot: SlotGuard<'a, W>,
-    /// Whether somebody has to go for it.
+    /// Whether inserting evicts a live state.
     evicts: bool,
 }
 
 impl<const W: usize> SlotTable<W> {
-    /// A table with room for about so many keys in use at the same time.
+    /// A table with room for about `keys` concurrently used keys.
     pub(super) fn for_keys(keys: usize) -> io::Result<Self> {
         let groups = keys.div_ceil(keys_per_group(W)).max(2);
         Ok(Self {
@@ -53,127 +54,126 @@ impl<const W: usize> SlotTable<W> {
         size_of_val(self.pages.groups())
     }
 
-    /// The key's slot with its bit held, if it has one.
+    /// Locks the key's slot, if it has one.
     #[inline]
-    pub(super) fn lock_slot(&self, place: StateHash) -> Option<SlotGuard<'_, W>> {
-        let home = self.primary_group(place)?;
-        let slot = home.slot(place.preferred_slot(slots_per_group(W)))?;
-        if slot.tag() == place.tag() {
-            let owned = slot.lock();
-            if owned.tag() == place.tag() {
-                return Some(owned);
+    pub(super) fn lock_slot(&self, hash: StateHash) -> Option<SlotGuard<'_, W>> {
+        let primary = self.primary_group(hash)?;
+        let slot = primary.slot(hash.preferred_slot(slots_per_group(W)))?;
+        if slot.tag() == hash.tag() {
+            let guard = slot.lock();
+            if guard.tag() == hash.tag() {
+                return Some(guard);
             }
         }
-        self.lock_other_slot(home, place)
+        self.lock_other_slot(primary, hash)
     }
 
-    /// Kept apart from the favourite slot's check, which is all that most calls need.
+    /// Separate from the check of the preferred slot, which is enough for most calls.
     #[inline(never)]
     fn lock_other_slot<'a>(
         &'a self,
-        home: &'a SlotGroup,
-        place: StateHash,
+        primary: &'a SlotGroup,
+        hash: StateHash,
     ) -> Option<SlotGuard<'a, W>> {
-        let tag = place.tag();
-        if let Some(slot) = home.slots().find(|slot| slot.tag() == tag) {
-            let owned = slot.lock();
-            if owned.tag() == tag {
-                return Some(owned);
+        let tag = hash.tag();
+        if let Some(slot) = primary.slots().find(|slot| slot.tag() == tag) {
+            let guard = slot.lock();
+            if guard.tag() == tag {
+                return Some(guard);
             }
         }
         loop {
-            let owned = self.find(place)?.lock();
-            if owned.tag() == place.tag() {
-                return Some(owned);
+            let guard = self.find(hash)?.lock();
+            if guard.tag() == hash.tag() {
+                return Some(guard);
             }
-            // It moved out between the look and the bit.
+            // The key was evicted between the lookup and the lock.
         }
     }
 
-    /// The key's slot, if it has one. It may move out before its bit is taken.
+    /// The key's slot, if it has one. The key may be evicted before the slot is locked.
     #[inline]
-    pub(super) fn find(&self, place: StateHash) -> Option<Slot<'_, W>> {
+    pub(super) fn find(&self, hash: StateHash) -> Option<Slot<'_, W>> {
         let groups = self.pages.groups();
-        let favourite = place.preferred_slot(slots_per_group(W));
-        let home = groups.get(place.primary_group(groups.len()))?;
-        home.find(place.tag(), favourite).or_else(|| {
-            if !home.has_spilled() {
+        let preferred = hash.preferred_slot(slots_per_group(W));
+        let primary = groups.get(hash.primary_group(groups.len()))?;
+        primary.find(hash.tag(), preferred).or_else(|| {
+            if !primary.has_spilled() {
                 return None;
             }
             groups
-                .get(place.alternate_group(groups.len()))?
-                .find(place.tag(), favourite)
+                .get(hash.alternate_group(groups.len()))?
+                .find(hash.tag(), preferred)
         })
     }
 
-    /// The door of the key's home. While it is held, the key does not move in anywhere.
-    pub(super) fn insert_lock(&self, place: StateHash) -> Option<BitGuard<'_>> {
-        self.primary_group(place).map(SlotGroup::insert_lock)
+    /// Locks inserts into the key's primary group.
+    pub(super) fn insert_lock(&self, hash: StateHash) -> Option<BitGuard<'_>> {
+        self.primary_group(hash).map(SlotGroup::insert_lock)
     }
 
-    /// Where the key's door is in memory: the order in which several doors are taken, and whether two are the same.
-    pub(super) fn insert_lock_address(&self, place: StateHash) -> usize {
-        self.primary_group(place)
-            .map_or(0, |home| std::ptr::from_ref(home).addr())
+    /// The address of the insert lock: the lock order, and whether two keys share a lock.
+    pub(super) fn insert_lock_address(&self, hash: StateHash) -> usize {
+        self.primary_group(hash)
+            .map_or(0, |primary| std::ptr::from_ref(primary).addr())
     }
 
-    /// A slot that a key which lives nowhere may move into; `None` if every slot's key is being denied. The caller
-    /// holds the key's door.
+    /// Locks a slot into which a key without a slot can be inserted; `None` if every key in both groups is denied. The
+    /// caller holds the key's insert lock.
     pub(super) fn make_room(
         &self,
-        place: StateHash,
-        door: &mut BitGuard<'_>,
+        hash: StateHash,
+        insert_lock: &mut BitGuard<'_>,
         now: Timestamp,
-        worths: &EvictionPriorities,
+        priorities: &EvictionPriorities,
     ) -> Option<VacantSlot<'_, W>> {
         let groups = self.pages.groups();
-        let home = self.primary_group(place)?;
-        let refuge = groups.get(place.alternate_group(groups.len()))?;
-        let favourite = place.preferred_slot(slots_per_group(W));
-        if let Some(slot) = lock_free_slot(home, favourite, now, worths) {
+        let primary = self.primary_group(hash)?;
+        let alternate = groups.get(hash.alternate_group(groups.len()))?;
+        let preferred = hash.preferred_slot(slots_per_group(W));
+        if let Some(slot) = lock_free_slot(primary, preferred, now, priorities) {
             return Some(VacantSlot {
                 slot,
                 evicts: false,
             });
         }
-        let (slot, evicts, is_home) = match lock_free_slot(refuge, favourite, now, worths) {
+        let (slot, evicts, is_primary) = match lock_free_slot(alternate, preferred, now, priorities)
+        {
             Some(slot) => (slot, false, false),
             None => {
-                let (slot, is_home) = lock_eviction_victim(home, refuge, now, worths)?;
-                // It may have expired, or been left, since the look for a free one.
-                let evicts = !is_free(&slot, now, worths);
-                (slot, evicts, is_home)
+                let (slot, is_primary) = lock_eviction_victim(primary, alternate, now, priorities)?;
+                // It may have expired, or been cleared, since the search for a free slot.
+                let evicts = !is_free(&slot, now, priorities);
+                (slot, evicts, is_primary)
             }
         };
-        if !is_home {
-            SlotGroup::mark_spilled(door);
+        if !is_primary {
+            SlotGroup::mark_spilled(insert_lock);
         }
         Some(VacantSlot { slot, evicts })
     }
 
     #[inline]
-    fn primary_group(&self, place: StateHash) -> Option<&SlotGroup> {
+    fn primary_group(&self, hash: StateHash) -> Option<&SlotGroup> {
         let groups = self.pages.groups();
-        groups.get(place.primary_group(groups.len()))
+        groups.get(hash.primary_group(groups.len()))
     }
 
-    /// How many groups there are.
     pub(super) fn groups(&self) -> usize {
         self.pages.groups().len()
     }
 
-    /// How many slots there are.
     pub(super) fn slots(&self) -> usize {
         self.groups().saturating_mul(slots_per_group(W))
     }
 
-    /// The slot of this number, counted through all groups.
+    /// The slot with this index, counted through all groups.
     pub(super) fn slot(&self, number: usize) -> Option<Slot<'_, W>> {
         let group = self.pages.groups().get(number / slots_per_group(W))?;
         group.slot(number % slots_per_group(W))
     }
 
-    /// Whether keys whose home this group is may live elsewhere, once everybody who is moving in has.
+    /// Whether keys of this primary group may be in their alternate group, after all running inserts have finished.
     pub(super) fn has_spilled(&self, group: usize) -> bool {
         self.pages.groups().get(group).is_some_and(|group| {
             drop(group.insert_lock());
@@ -181,14 +181,14 @@ impl<const W: usize> SlotTable<W> {
         })
     }
 
-    /// Notes that keys whose home this group is may live elsewhere.
+    /// Marks that keys of this primary group may be in their alternate group.
     pub(super) fn mark_spilled(&self, group: usize) {
         if let Some(group) = self.pages.groups().get(group) {
             SlotGroup::mark_spilled(&mut group.insert_lock());
         }
     }
 
-    /// Every slot that somebody lives in, as they were when read.
+    /// All slots with a key, which may change after the read.
     pub(super) fn occupied_slots(&self) -> impl Iterator<Item = Slot<'_, W>> {
         self.pages
             .groups()
@@ -199,85 +199,88 @@ impl<const W: usize> SlotTable<W> {
 }
 
 impl SlotTable<1> {
-    /// The favourite slot and its state, if the key lives there and nobody holds it. Nothing is taken by looking.
+    /// The preferred slot and its state, if the key is there and the slot is unlocked. Locks nothing.
     #[inline]
-    pub(super) fn peek(&self, place: StateHash) -> Option<(Slot<'_, 1>, u64)> {
+    pub(super) fn peek(&self, hash: StateHash) -> Option<(Slot<'_, 1>, u64)> {
         let slot = self
-            .primary_group(place)?
-            .slot(place.preferred_slot(slots_per_group(1)))?;
-        slot.peek(place.tag()).map(|state| (slot, state))
+            .primary_group(hash)?
+            .slot(hash.preferred_slot(slots_per_group(1)))?;
+        slot.peek(hash.tag()).map(|state| (slot, state))
     }
 }
 
 impl<const W: usize> VacantSlot<'_, W> {
-    /// The key's state here: none, until it has moved in.
-    pub(super) fn state(&self, place: StateHash) -> [u64; W] {
-        if self.slot.tag() == place.tag() {
+    /// The key's state: zero before it is inserted.
+    pub(super) fn state(&self, hash: StateHash) -> [u64; W] {
+        if self.slot.tag() == hash.tag() {
             self.slot.state()
         } else {
             [0; W]
         }
     }
 
-    /// Moves the key in. Answers whether somebody had to go.
-    pub(super) fn insert(&mut self, place: StateHash, state: [u64; W]) -> bool {
-        self.slot.insert(place.tag(), state);
+    /// Inserts the key. Returns whether a live state was evicted.
+    pub(super) fn insert(&mut self, hash: StateHash, state: [u64; W]) -> bool {
+        self.slot.insert(hash.tag(), state);
         self.evicts
     }
 }
 
-/// A slot of the group that nobody needs, the favourite first.
+/// Locks a free slot of the group, the preferred one first.
 fn lock_free_slot<'a, const W: usize>(
     group: &'a SlotGroup,
-    favourite: usize,
+    preferred: usize,
     now: Timestamp,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> Option<SlotGuard<'a, W>> {
     let looks_free = |slot: &Slot<'_, W>| {
         let tag = slot.tag();
         tag == 0
-            || worths.priority_of(limit_of(tag), slot.peek_state(), now) == EvictionPriority::Free
+            || priorities.priority_of(limit_of(tag), slot.peek_state(), now)
+                == EvictionPriority::Free
     };
-    let first = group.slot::<W>(favourite).into_iter();
+    let first = group.slot::<W>(preferred).into_iter();
     first.chain(group.slots()).find_map(|slot| {
         if slot.is_locked() || !looks_free(&slot) {
             return None;
         }
-        slot.try_lock().filter(|owned| is_free(owned, now, worths))
+        slot.try_lock()
+            .filter(|guard| is_free(guard, now, priorities))
     })
 }
 
-/// Whether nobody needs the slot.
+/// Whether the slot is empty, or its state has expired.
 fn is_free<const W: usize>(
     slot: &SlotGuard<'_, W>,
     now: Timestamp,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> bool {
     let tag = slot.tag();
-    tag == 0 || worths.priority_of(limit_of(tag), slot.state(), now) == EvictionPriority::Free
+    tag == 0 || priorities.priority_of(limit_of(tag), slot.state(), now) == EvictionPriority::Free
 }
 
-/// The slot whose loss forgives the least, and whether it is in the first group. Denied keys stay.
+/// Locks the slot with the lowest priority, and tells whether it is in the primary group. Denied keys are never
+/// evicted.
 fn lock_eviction_victim<'a, const W: usize>(
-    home: &'a SlotGroup,
-    refuge: &'a SlotGroup,
+    primary: &'a SlotGroup,
+    alternate: &'a SlotGroup,
     now: Timestamp,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> Option<(SlotGuard<'a, W>, bool)> {
-    let worth = |tag, state| worths.priority_of(limit_of(tag), state, now);
-    // Somebody may use a candidate between the look and the bit; then the next smallest is tried.
+    let priority = |tag, state| priorities.priority_of(limit_of(tag), state, now);
+    // A candidate may be used between the read and the lock; then try the next.
     for _ in 0..4 {
-        let at_home = home.slots().map(|slot| (slot, true));
-        let (_, slot, is_home) = at_home
-            .chain(refuge.slots().map(|slot| (slot, false)))
+        let in_primary = primary.slots().map(|slot| (slot, true));
+        let (_, slot, is_primary) = in_primary
+            .chain(alternate.slots().map(|slot| (slot, false)))
             .filter(|(slot, _)| !slot.is_locked())
-            .map(|(slot, is_home)| (worth(slot.tag(), slot.peek_state()), slot, is_home))
-            .filter(|(worth, ..)| *worth < EvictionPriority::Denied)
-            .min_by_key(|(worth, ..)| *worth)?;
-        if let Some(owned) = slot.try_lock()
-            && worth(owned.tag(), owned.state()) < EvictionPriority::Denied
+            .map(|(slot, is_primary)| (priority(slot.tag(), slot.peek_state()), slot, is_primary))
+            .filter(|(priority, ..)| *priority < EvictionPriority::Denied)
+            .min_by_key(|(priority, ..)| *priority)?;
+        if let Some(guard) = slot.try_lock()
+            && priority(guard.tag(), guard.state()) < EvictionPriority::Denied
         {
-            return Some((owned, is_home));
+            return Some((guard, is_primary));
         }
     }
     None

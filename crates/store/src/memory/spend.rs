@@ -1,6 +1,6 @@
-//! The short ways through the store, for those who spend from token buckets and ask for no more than the verdict.
+//! Fast paths for callers that spend from token buckets and need only the outcome.
 //!
-//! Each decides exactly as a batch would; whatever is not short is left to one. Must not know: other algorithms and
+//! Each decides exactly as a batch would and leaves all other cases to a batch. Must not know: other algorithms and
 //! operations, how room is made.
 
 use tollgate_core::compose::BatchOutcome;
@@ -15,7 +15,7 @@ use crate::key::StoreKey;
 use crate::store_error::StoreError;
 
 impl<C: Clock> MemoryStore<C> {
-    /// Spends from one token bucket: the shortest way through the store, for those who have just one limit.
+    /// Spends from one token bucket: the fastest way through the store for a single limit.
     #[inline]
     pub fn spend(
         &self,
@@ -24,51 +24,51 @@ impl<C: Clock> MemoryStore<C> {
         quota: &TokenBucket,
         cost: u64,
     ) -> Outcome {
-        let place = self.secret.hash_state(key, id);
-        // Most keys live in their favourite slot and nobody holds it. Then a denial only reads, and an admission takes
-        // the bit just to write: if the state is no longer the one that was decided on, it is not to be had. The clock is
-        // read after the state, so nothing decided later can be in what was seen.
-        if let Some((slot, tat)) = self.word_table.peek(place) {
+        let hash = self.hash_seed.hash_state(key, id);
+        // Most keys are in their preferred slot, and it is unlocked. Then a denial only reads. An admission locks just
+        // to write, and `lock_if` fails if the state has changed since it was read. The clock is read after the state,
+        // so the state contains no later decision.
+        if let Some((slot, tat)) = self.word_table.peek(hash) {
             let transition = quota.decide(tat, self.now(), cost);
             match transition.next {
                 None => return transition.outcome,
                 Some(next) if next >= tat => {
                     if let Some(mut slot) = slot.lock_if(tat)
-                        && slot.tag() == place.tag()
+                        && slot.tag() == hash.tag()
                     {
                         slot.set([next]);
                         return transition.outcome;
                     }
                     back_off();
                 }
-                // A clock that went back; see `spend_held`.
+                // The clock went back; see `spend_locked`.
                 Some(_) => {}
             }
         }
-        self.spend_held(key, id, place, quota, cost)
+        self.spend_locked(key, id, hash, quota, cost)
     }
 
-    /// The same under the slot's bit, wherever the slot is.
+    /// The same with the slot locked, wherever it is.
     #[inline(never)]
-    fn spend_held(
+    fn spend_locked(
         &self,
         key: &StoreKey<'_>,
         id: LimitId,
-        place: StateHash,
+        hash: StateHash,
         quota: &TokenBucket,
         cost: u64,
     ) -> Outcome {
-        // Read before the slot is taken, so that it is held no longer than it must be. The decision counts as made
-        // at this instant, which lies within the call; that is what the promised bound speaks of.
+        // Read the clock before locking, to hold the lock as briefly as possible. The decision counts as made at this
+        // instant, which lies within the call, as the promised bound requires.
         let now = self.now();
-        let Some(mut slot) = self.word_table.lock_slot(place) else {
-            return self.spend_first(key, id, quota, cost);
+        let Some(mut slot) = self.word_table.lock_slot(hash) else {
+            return self.spend_new_key(key, id, quota, cost);
         };
         let [tat] = slot.state();
         let mut transition = quota.decide(tat, now, cost);
         if transition.next.is_some_and(|next| next < tat) {
-            // Only a clock that went back lowers a state. Or it was this thread that stood still since it read the clock:
-            // then what others have spent meanwhile must not be taken for an error and forgiven.
+            // Only a clock that went back lowers a state. But this thread may also have been suspended since it read
+            // the clock; then it must not refund what others have spent meanwhile. So decide again at the present time.
             transition = quota.decide(tat, self.now(), cost);
         }
         if let Some(next) = transition.next {
@@ -77,8 +77,8 @@ impl<C: Clock> MemoryStore<C> {
         transition.outcome
     }
 
-    /// Spends the same cost from several token buckets of one key, all or nothing, and answers only the verdict: the
-    /// shortest way for several limits.
+    /// Spends the same cost from several token buckets of one key, all or nothing, and returns only the outcome: the
+    /// fastest way for several limits.
     ///
     /// # Errors
     /// As [`Store::decide`](crate::Store::decide).
@@ -89,25 +89,25 @@ impl<C: Clock> MemoryStore<C> {
         buckets: &[(LimitId, TokenBucket)],
         cost: u64,
     ) -> Result<BatchOutcome, StoreError> {
-        let digest = self.secret.hash_key(key);
-        let verdict = match buckets.len() {
-            0..=2 => fast_path::spend_each::<2, C>(self, digest, buckets, cost),
-            3..=4 => fast_path::spend_each::<4, C>(self, digest, buckets, cost),
-            5..=8 => fast_path::spend_each::<8, C>(self, digest, buckets, cost),
+        let key_hash = self.hash_seed.hash_key(key);
+        let outcome = match buckets.len() {
+            0..=2 => fast_path::spend_each::<2, C>(self, key_hash, buckets, cost),
+            3..=4 => fast_path::spend_each::<4, C>(self, key_hash, buckets, cost),
+            5..=8 => fast_path::spend_each::<8, C>(self, key_hash, buckets, cost),
             _ => None,
         };
-        verdict.map_or_else(|| self.spend_all_first(key, buckets, cost), Ok)
+        outcome.map_or_else(|| self.spend_all_as_batch(key, buckets, cost), Ok)
     }
 
-    /// Some key is new, or there are many: the whole way.
+    /// A key is new, or there are more than eight buckets: decide as a batch.
     #[inline(never)]
-    fn spend_all_first(
+    fn spend_all_as_batch(
         &self,
         key: &StoreKey<'_>,
         buckets: &[(LimitId, TokenBucket)],
         cost: u64,
     ) -> Result<BatchOutcome, StoreError> {
-        let ruled: Vec<IdentifiedLimit> = buckets
+        let limits: Vec<IdentifiedLimit> = buckets
             .iter()
             .map(|(id, quota)| IdentifiedLimit {
                 id: *id,
@@ -115,34 +115,34 @@ impl<C: Clock> MemoryStore<C> {
             })
             .collect();
         let op = Op::Spend(cost);
-        let check = |ruled| QuotaCheck {
+        let check = |limit| QuotaCheck {
             key: *key,
-            limit: ruled,
+            limit,
             op,
         };
-        let checks: Vec<QuotaCheck<'_>> = ruled.iter().map(check).collect();
+        let checks: Vec<QuotaCheck<'_>> = limits.iter().map(check).collect();
         self.decide(&checks, &mut vec![StoreReply::EMPTY; checks.len()])
     }
 
-    /// The first request of a key, or the first after its state was given up.
+    /// The key has no slot: it is new, or its state was evicted.
     #[inline(never)]
-    fn spend_first(
+    fn spend_new_key(
         &self,
         key: &StoreKey<'_>,
         id: LimitId,
         quota: &TokenBucket,
         cost: u64,
     ) -> Outcome {
-        let ruled = IdentifiedLimit {
+        let limit = IdentifiedLimit {
             id,
             limit: (*quota).into(),
         };
         let check = QuotaCheck {
             key: *key,
-            limit: &ruled,
+            limit: &limit,
             op: Op::Spend(cost),
         };
         self.decide_array([check])
-            .map_or(Outcome::Never, |(verdict, _)| verdict.outcome())
+            .map_or(Outcome::Never, |(outcome, _)| outcome.outcome())
     }
 }

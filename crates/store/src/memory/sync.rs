@@ -1,4 +1,4 @@
-//! The atomics that the table uses: the machine's, or a model checker's that tries every order of events.
+//! Atomics and spin waiting: the standard ones, or loom's in model tests.
 //!
 //! Must not know: what they are used for.
 
@@ -13,8 +13,8 @@ thread_local! {
     static WAITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// How often this thread had to wait for a bit that somebody else held, where that is counted: a test of many threads
-/// that never met proves nothing.
+/// How often this thread waited for a lock bit, if that is counted. A concurrency test whose threads never met proves
+/// nothing.
 pub(super) fn waits_of_this_thread() -> Option<u64> {
     #[cfg(all(debug_assertions, not(loom)))]
     return Some(WAITS.get());
@@ -22,7 +22,7 @@ pub(super) fn waits_of_this_thread() -> Option<u64> {
     None
 }
 
-/// Called between attempts to take a lock bit: spin a little, then let somebody else run.
+/// Called between attempts to take a lock bit: spins at first, then yields.
 #[cfg(not(loom))]
 pub(super) fn spin_wait(attempt: u32) {
     #[cfg(debug_assertions)]
@@ -37,13 +37,13 @@ pub(super) fn spin_wait(attempt: u32) {
 }
 
 #[cfg(loom)]
-pub(super) fn wait(_attempt: u32) {
+pub(super) fn spin_wait(_attempt: u32) {
     loom::thread::yield_now();
 }
 
-/// Called by who found somebody else writing the same word. Trying again at once would only carry the cache line back and
-/// forth; standing back for about a microsecond lets the other thread decide many times with the line at hand, and both
-/// get more done: on one hot key, two threads decided more than twice as fast together as without it.
+/// Called after another thread wrote the same word. An immediate retry would only move the cache line back and forth.
+/// Waiting for about a microsecond lets the other thread decide many times with the line in its cache. On one hot key,
+/// two threads decided more than twice as fast with it.
 #[cfg(not(loom))]
 #[cold]
 pub(super) fn back_off() {
@@ -53,4 +53,4 @@ pub(super) fn back_off() {
 }
 
 #[cfg(loom)]
-pub(super) fn stand_back() {}
+pub(super) fn back_off() {}

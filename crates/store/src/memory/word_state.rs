@@ -1,4 +1,4 @@
-//! How a decision reads and writes states that fit in words.
+//! Conversion between core's states and the words of a slot.
 //!
 //! Must not know: slots, tables, keys, which algorithms there are.
 
@@ -11,7 +11,7 @@ pub(super) trait WordState<const W: usize> {
     fn write(edit: Edit) -> [u64; W];
 }
 
-/// The only implementor: the words themselves.
+/// The only implementor of `WordState`.
 pub(super) struct StateWords;
 
 impl WordState<1> for StateWords {

@@ -1,14 +1,14 @@
-//! What a fleet is called. Must not know: who belongs to it.
+//! The name of a fleet. Must not know: which nodes belong to it.
 
 use std::fmt;
 use std::str::FromStr;
 
-const MOST_BYTES: usize = 64;
+const MAX_BYTES: usize = 64;
 
-/// What a fleet is called: nodes of the same name on the same servers belong together.
+/// The name of a fleet: nodes with the same name on the same servers form one fleet.
 ///
-/// It is no secret and has nothing to do with the one that the nodes share: nodes with another secret must see each other, or
-/// nobody could tell that they count apart.
+/// The name is not secret and does not depend on the shared secret. Nodes with different secrets must see each other,
+/// so that operators notice that they count separately.
 ///
 /// ```
 /// use tollgate_store::register::FleetName;
@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 64;
 pub struct FleetName(Box<str>);
 
 impl FleetName {
-    /// The name.
+    /// The name as a string.
     #[must_use]
     pub const fn as_str(&self) -> &str {
         &self.0
@@ -41,7 +41,7 @@ impl FromStr for FleetName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if text.is_empty() || text.len() > MOST_BYTES || !text.bytes().all(is_plain) {
+        if text.is_empty() || text.len() > MAX_BYTES || !text.bytes().all(is_plain) {
             return Err(InvalidFleetName);
         }
         Ok(Self(text.into()))
@@ -54,7 +54,7 @@ impl fmt::Display for FleetName {
     }
 }
 
-/// No fleet can be called so.
+/// An invalid fleet name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidFleetName;
 
@@ -62,7 +62,7 @@ impl fmt::Display for InvalidFleetName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the name of a fleet has 1 to {MOST_BYTES} letters, digits, dots, dashes and underscores"
+            "fleet name: it must have 1 to {MAX_BYTES} letters, digits, dots, dashes or underscores"
         )
     }
 }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_leave_the_braces_of_a_key() {
+    fn a_fleet_name_cannot_leave_the_braces_of_a_key() {
         for wrong in ["", "a b", "a}b", "{", "a:b", "é", "a\n", &"a".repeat(65)] {
             assert_eq!(wrong.parse::<FleetName>(), Err(InvalidFleetName), "{wrong}");
         }

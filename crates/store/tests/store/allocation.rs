@@ -1,4 +1,4 @@
-//! A warm decision allocates nothing: counted by the allocator of this binary, thread by thread.
+//! A warm decision does not allocate: this binary's allocator counts per thread.
 
 use tollgate_core::{FixedWindow, Nanos, SlidingCounter, Window};
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreKey};
@@ -29,7 +29,7 @@ fn spending_from_a_warm_bucket_allocates_nothing_admitted_or_denied() {
     assert_eq!((counted, admitted), (0, 49));
 }
 
-/// So many limits of buckets and windows in one batch.
+/// N limits of buckets and windows in one batch.
 fn batch<const N: usize>() {
     let (store, _clock) = store(1_000);
     let limits: [IdentifiedLimit; N] = std::array::from_fn(|n| {
@@ -70,7 +70,7 @@ fn a_warm_batch_of_words_and_pairs_allocates_nothing_admitted_or_denied() {
 }
 
 #[test]
-fn a_key_that_moves_in_allocates_nothing_either() {
+fn inserting_a_key_allocates_nothing_either() {
     let (store, _clock) = store(1_000);
     let quota = bucket(50, Nanos::HOUR);
     let keys: Vec<String> = (0..500).map(|n| n.to_string()).collect();

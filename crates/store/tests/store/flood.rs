@@ -1,4 +1,4 @@
-//! More keys than there is room for: memory stays what it was, denied keys stay denied, and what is forgiven is counted.
+//! More keys than there is room for: memory stays constant, denied keys stay denied, and evictions are counted.
 //!
 //! `cargo xtask bench flood` does the same with a hundred million keys.
 
@@ -9,32 +9,32 @@ use tollgate_store::{Clock as _, IdentifiedLimit, Op, QuotaCheck, ReplyNote, Sto
 
 use crate::support::{TestStore, bucket, id, numbered_limit, store};
 
-/// Keys in the flood, and those that the table is made for.
+/// Keys in the flood, and keys that the table is made for.
 const FLOOD: u64 = 500_000;
 const ROOM: usize = 10_000;
 /// What the process may grow by beyond the table: other tests run at the same time. A map of the flood's keys would
-/// take more than this.
+/// take more.
 const SLACK: usize = 16 << 20;
 
-/// Bytes of this process that are in memory.
+/// Resident memory of this process, in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
     pages * 4_096
 }
 
-fn spend(store: &TestStore, ruled: &IdentifiedLimit, key: &[u8], cost: u64) -> (bool, ReplyNote) {
+fn spend(store: &TestStore, limit: &IdentifiedLimit, key: &[u8], cost: u64) -> (bool, ReplyNote) {
     let check = QuotaCheck {
         key: StoreKey::new(key).unwrap(),
-        limit: ruled,
+        limit,
         op: Op::Spend(cost),
     };
-    let (verdict, [answer]) = store.decide_array([check]).unwrap();
-    (verdict.is_admitted(), answer.note)
+    let (outcome, [answer]) = store.decide_array([check]).unwrap();
+    (outcome.is_admitted(), answer.note)
 }
 
 #[test]
-fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
+fn a_flood_of_keys_changes_neither_memory_nor_denials() {
     let (store, _clock) = store(ROOM);
     let guarded = numbered_limit(1, bucket(10, Nanos::HOUR));
     let quota = bucket(10, Nanos::MINUTE);
@@ -63,7 +63,7 @@ fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
         let (admitted, note) = spend(&store, &guarded, key.as_bytes(), 1);
         assert_eq!((admitted, note), (false, ReplyNote::Plain), "{key}");
     }
-    // The clock stands still: everybody who moved in is live, and whoever is gone was given up.
+    // The clock stands still, so every inserted state is live, and a missing one was evicted.
     let flood = numbered_limit(2, quota);
     let is_there = |n: &u64| {
         let key = n.to_le_bytes();
@@ -74,21 +74,21 @@ fn a_flood_of_keys_changes_neither_memory_nor_what_is_denied() {
     let there = (0..FLOOD).filter(is_there).count() as u64;
     assert_eq!(
         usage.overflow_decisions, 0,
-        "nobody's neighbours were all denied"
+        "no key had only denied neighbours"
     );
     assert_eq!(usage.evictions, FLOOD - there);
     assert!(there >= ROOM as u64, "{there} are there");
 }
 
-/// Small enough to look at every key after every step.
+/// Small enough to read every key after every step.
 #[test]
-fn what_is_forgiven_is_what_an_oracle_finds_missing() {
+fn evictions_are_what_an_oracle_finds_missing() {
     let (store, clock) = store(20);
     let limits = [
         numbered_limit(1, bucket(4, Nanos::SECOND)),
         numbered_limit(2, bucket(9, Nanos::from_secs(3))),
     ];
-    // Until when each key owes something, as told by its own answers.
+    // Until when each key has debt, as its replies tell.
     let mut live: BTreeMap<(usize, u64), Timestamp> = BTreeMap::new();
     let (mut missing, mut expired) = (0, 0);
     let mut random = crate::support::Random(7);
@@ -105,8 +105,8 @@ fn what_is_forgiven_is_what_an_oracle_finds_missing() {
             limit: &limits[limit],
             op: Op::Spend(1 + random.below(3)),
         };
-        let (verdict, [answer]) = store.decide_array([check]).unwrap();
-        if verdict.is_admitted() && answer.note == ReplyNote::Plain {
+        let (outcome, [answer]) = store.decide_array([check]).unwrap();
+        if outcome.is_admitted() && answer.note == ReplyNote::Plain {
             live.insert((limit, name), now.after(answer.status.reset_after));
         }
         let before = live.len();

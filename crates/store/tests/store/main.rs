@@ -1,4 +1,5 @@
-//! The memory store seen from outside: the vectors, the same decisions as core, exactness under threads, fixed memory.
+//! The memory store through its public interface: the vectors, the same decisions as core, exactness under threads,
+//! constant memory.
 //!
 //! One binary with modules, so that the store is linked once.
 #![allow(

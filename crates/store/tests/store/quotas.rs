@@ -18,13 +18,13 @@ pub(crate) const ALGORITHMS: [&str; 7] = [
     "concurrency",
 ];
 
-/// A rate that need not divide a second, for a burst that is soon spent.
+/// A rate that need not divide a second, for a small burst.
 fn rate(random: &mut Random) -> Rate {
     let period = Nanos::from_nanos(1_000_000_000 + random.below(9_000_000_000));
     Rate::new(1 + random.below(7), period)
 }
 
-/// Three of them, each made to share its state with the others.
+/// Makes three quotas share their state.
 fn shared<Q: Copy + Into<Limit>>(made: [Q; 3], share: impl Fn(Q, &Q) -> Q) -> [Limit; 3] {
     made.map(|quota| made.iter().fold(quota, &share).into())
 }

@@ -1,4 +1,4 @@
-//! What was wrong once, each told as the story of how it went wrong.
+//! Regressions, each with the story of the bug.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -10,7 +10,7 @@ use tollgate_store::{Clock, ManualClock, MemoryStore, Op, QuotaCheck, ReplyNote,
 
 use crate::support::{START, TestStore, bucket, id, numbered_limit, store};
 
-/// A clock whose next reader stands still after reading it while something else happens.
+/// A clock whose next reader is suspended after the read while something else happens.
 #[derive(Default)]
 struct StallingClock {
     now: AtomicU64,
@@ -28,11 +28,11 @@ impl Clock for StallingClock {
     }
 }
 
-/// `spend` reads the clock before it takes the slot. A thread that was suspended in between came back with an old instant,
-/// found the state too far ahead of it, took that for a clock that had gone back, and brought the state back: everybody
-/// else's spending was forgiven.
+/// `spend` reads the clock before it locks the slot. A thread that was suspended in between returned with an old
+/// instant and found the state too far ahead. It took that for a clock that had gone back and lowered the state, which
+/// refunded what others had spent.
 #[test]
-fn a_thread_that_stood_still_forgives_nobody() {
+fn a_suspended_thread_refunds_nothing() {
     let clock = Arc::new(StallingClock::default());
     clock.now.store(START.as_nanos(), Ordering::SeqCst);
     let quota = bucket(10, Nanos::from_millis(100));
@@ -61,30 +61,24 @@ fn a_thread_that_stood_still_forgives_nobody() {
     );
 }
 
-/// Logs and leases share a budget of bytes. Once it was spent, everything asked of a key that had a place was answered by
-/// the overflow: a release was denied, so places were never given back, and a denied key found itself admitted.
+/// Logs and leases share a budget of bytes. Once it was used up, the overflow sketch decided for keys that had a state.
+/// A release was denied, so leases were never released, and a denied key was admitted.
 #[test]
-fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
+fn existing_states_are_used_when_the_byte_budget_is_exhausted() {
     let (store, _clock) = store(100);
-    let places = numbered_limit(1, Concurrency::new(10, Nanos::HOUR).unwrap());
+    let leases = numbered_limit(1, Concurrency::new(10, Nanos::HOUR).unwrap());
     let log = numbered_limit(2, SlidingLog::builder(2, Nanos::HOUR).build().unwrap());
-    let ask = |ruled, key: &str, op| {
+    let ask = |limit, key: &str, op| {
         let key = StoreKey::new(key.as_bytes()).unwrap();
-        let (_, [answer]) = store
-            .decide_array([QuotaCheck {
-                key,
-                limit: ruled,
-                op,
-            }])
-            .unwrap();
+        let (_, [answer]) = store.decide_array([QuotaCheck { key, limit, op }]).unwrap();
         answer
     };
     assert_eq!(ask(&log, "denied", Op::Spend(2)).outcome, Outcome::Allow);
     let lease = |n: u32| LeaseId(u128::from(n));
-    let mut held = 0;
+    let mut leases_held = 0;
     loop {
-        let (key, id) = (format!("host-{}", held / 10), lease(held));
-        let answer = ask(&places, &key, Op::Acquire { id, weight: 1 });
+        let (key, id) = (format!("host-{}", leases_held / 10), lease(leases_held));
+        let answer = ask(&leases, &key, Op::Acquire { id, weight: 1 });
         if answer.note == ReplyNote::Overflow {
             assert!(
                 !answer.outcome.is_admitted(),
@@ -92,28 +86,28 @@ fn what_has_a_place_keeps_it_when_the_bytes_are_spent() {
             );
             break;
         }
-        held += 1;
+        leases_held += 1;
     }
-    assert!(held > 10, "there was room for {held}");
+    assert!(leases_held > 10, "there was room for {leases_held}");
 
     let denied = ask(&log, "denied", Op::Spend(1));
     assert!(!denied.outcome.is_admitted(), "{denied:?}");
-    for n in 0..held {
+    for n in 0..leases_held {
         let key = format!("host-{}", n / 10);
-        let renewed = ask(&places, &key, Op::Renew(lease(n)));
-        assert_eq!(renewed.note, ReplyNote::Plain, "{n} of {held}");
-        let released = ask(&places, &key, Op::Release(lease(n)));
-        assert_eq!(released.note, ReplyNote::Plain, "{n} of {held}");
+        let renewed = ask(&leases, &key, Op::Renew(lease(n)));
+        assert_eq!(renewed.note, ReplyNote::Plain, "{n} of {leases_held}");
+        let released = ask(&leases, &key, Op::Release(lease(n)));
+        assert_eq!(released.note, ReplyNote::Plain, "{n} of {leases_held}");
     }
     let again = Op::Acquire {
         id: lease(0),
         weight: 10,
     };
-    assert_eq!(ask(&places, "host-0", again).outcome, Outcome::Allow);
+    assert_eq!(ask(&leases, "host-0", again).outcome, Outcome::Allow);
 }
 
-/// Fills a table for one key, two groups of seven slots, with keys that are being denied for a second.
-fn crowded() -> (TestStore, Arc<ManualClock>) {
+/// Fills a table for one key, two groups of seven slots, with keys that are denied for a second.
+fn full_of_denied_keys() -> (TestStore, Arc<ManualClock>) {
     let (store, clock) = store(1);
     let crowd = numbered_limit(1, bucket(1, Nanos::SECOND));
     for n in 0..1_000 {
@@ -130,10 +124,11 @@ fn crowded() -> (TestStore, Arc<ManualClock>) {
     (store, clock)
 }
 
-/// A key that the overflow had decided for got a fresh state as soon as there was room again: it spent its limit twice.
+/// A key that the overflow sketch had decided for got a fresh state as soon as there was room: it spent its limit
+/// twice.
 #[test]
-fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
-    // With the most that each admits at once: what stands in for a window has half of its limit.
+fn debt_in_the_overflow_sketch_still_counts_when_there_is_room_again() {
+    // With the most that each admits at once: the stricter bucket of a window has half of its limit.
     let limits = [
         (numbered_limit(2, bucket(5, Nanos::MINUTE)), 5),
         (
@@ -147,8 +142,8 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
         ),
     ];
     for (limit, most) in limits {
-        let (store, clock) = crowded();
-        // Pairs have a table of their own, to be crowded by their own kind.
+        let (store, clock) = full_of_denied_keys();
+        // Two-word states have a table of their own, so fill that too.
         let crowd = numbered_limit(
             4,
             FixedWindow::builder(1, Window::FirstHit(Nanos::SECOND))
@@ -195,10 +190,10 @@ fn what_was_spent_in_the_overflow_is_still_spent_when_there_is_room_again() {
     }
 }
 
-/// States of a limit that nobody had announced counted as nothing, so any newcomer could take their slots, unseen.
+/// States of a limit that was never announced had no priority, so any new key could take their slots, uncounted.
 #[test]
-fn a_limit_that_nobody_announced_is_kept_all_the_same() {
-    let (store, _clock) = crowded();
+fn states_of_an_unannounced_limit_are_kept() {
+    let (store, _clock) = full_of_denied_keys();
     let before = store.usage();
     assert_eq!(before.evictions, 0);
     assert!(
@@ -209,13 +204,13 @@ fn a_limit_that_nobody_announced_is_kept_all_the_same() {
         let key = format!("crowd-{n}");
         let quota = bucket(1, Nanos::SECOND);
         let outcome = store.spend(&StoreKey::new(key.as_bytes()).unwrap(), id(1), &quota, 1);
-        assert!(!outcome.is_admitted(), "{key} was let in again");
+        assert!(!outcome.is_admitted(), "{key} was admitted again");
     }
 }
 
-/// A cancel that came too late left its reservation open in the store, though not in core: a settle after it still charged.
+/// A cancel that came too late left its reservation open in the store, but not in core: a later settle still charged.
 #[test]
-fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
+fn a_cancel_that_comes_too_late_still_closes_the_reservation() {
     let (store, clock) = store(100);
     let tokens = numbered_limit(1, bucket(100, Nanos::HOUR));
     let ask = |op| {
@@ -244,11 +239,11 @@ fn a_cancel_that_came_too_late_is_still_the_end_of_it() {
     assert_eq!(late.status.remaining, 90);
 }
 
-/// The largest quota that a limit had ever had was what its states were measured by. After it was lowered, a key that had
-/// used more than all of the new quota seemed to have used half, and went before others that had used more of theirs: it
-/// was denied, and a flood under another limit forgave it (I-10).
+/// The largest quota that a limit had ever had measured its states. After the quota was lowered, a key that had used
+/// more than all of it seemed to have used half. It was denied, and a flood under another limit evicted its state
+/// (I-10).
 #[test]
-fn whom_a_lowered_quota_denies_is_not_forgiven_for_others() {
+fn a_key_that_a_lowered_quota_denies_is_not_evicted_for_others() {
     let window = |units| FixedWindow::builder(units, Window::Epoch(Nanos::HOUR)).build();
     let [first, other] = [1, 2];
     let buckets = [100, 10].map(|units| numbered_limit(first, bucket(units, Nanos::HOUR)));
@@ -259,15 +254,11 @@ fn whom_a_lowered_quota_denies_is_not_forgiven_for_others() {
     ];
     for ([old, new], flood) in [buckets, windows].into_iter().zip(floods) {
         let (store, _clock) = store(40);
-        let spend = |ruled, name: &str, cost| {
+        let spend = |limit, name: &str, cost| {
             let key = StoreKey::new(name.as_bytes()).unwrap();
             let op = Op::Spend(cost);
             store
-                .decide_array([QuotaCheck {
-                    key,
-                    limit: ruled,
-                    op,
-                }])
+                .decide_array([QuotaCheck { key, limit, op }])
                 .unwrap()
                 .0
                 .is_admitted()
@@ -280,7 +271,7 @@ fn whom_a_lowered_quota_denies_is_not_forgiven_for_others() {
         let _ = (0..2_000)
             .filter(|n| spend(&flood, &n.to_string(), 90))
             .count();
-        assert!(store.usage().evictions > 100, "others had to go");
+        assert!(store.usage().evictions > 100, "others were evicted");
         assert!(!spend(&new, "alice", 1), "{new:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! After a restart everything goes on as if there had been none: random traces that are saved and restored in the middle,
-//! and what becomes of reservations, leases, logs and the overflow.
+//! After a restart the store decides as if there had been none: random traces that are saved and restored in the
+//! middle, and reservations, leases, logs and the overflow sketch.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::quotas::{ALGORITHMS, variants};
 use crate::snapshot::Folder;
 use crate::support::{Random, START, TestStore, bucket, numbered_limit, store};
 
-/// A store and its clock, saved and made again where a test wants it.
+/// A store and its clock, which a test can restart.
 struct RestartableStore {
     store: TestStore,
     clock: Arc<ManualClock>,
@@ -37,27 +37,23 @@ impl RestartableStore {
         Self { store, clock }
     }
 
-    fn ask(&self, ruled: &IdentifiedLimit, op: Op) -> StoreReply {
+    fn ask(&self, limit: &IdentifiedLimit, op: Op) -> StoreReply {
         let key = StoreKey::new(b"alice").unwrap();
         self.store
-            .decide_array([QuotaCheck {
-                key,
-                limit: ruled,
-                op,
-            }])
+            .decide_array([QuotaCheck { key, limit, op }])
             .unwrap()
             .1[0]
     }
 }
 
-/// What is asked in one step.
+/// The requests of one step.
 struct TraceStep {
     pause: Nanos,
     key: String,
     checks: Vec<(usize, Op)>,
 }
 
-/// Random questions about a few limits of every algorithm.
+/// Random requests on a few limits of every algorithm.
 struct Trace {
     random: Random,
     rules: Vec<IdentifiedLimit>,
@@ -136,8 +132,8 @@ impl Trace {
         }
     }
 
-    fn ask(&mut self, running: &RestartableStore, step: &TraceStep) -> String {
-        running.clock.advance(step.pause);
+    fn ask(&mut self, original: &RestartableStore, step: &TraceStep) -> String {
+        original.clock.advance(step.pause);
         let key = StoreKey::new(step.key.as_bytes()).unwrap();
         let checks: Vec<QuotaCheck<'_>> = step
             .checks
@@ -149,23 +145,23 @@ impl Trace {
             })
             .collect();
         let mut answers = vec![StoreReply::EMPTY; checks.len()];
-        let verdict = running.store.decide(&checks, &mut answers);
+        let outcome = original.store.decide(&checks, &mut answers);
         let charged = answers.iter().map(|answer| answer.receipt);
         self.receipts
             .extend(charged.filter(|receipt| receipt.cost > 0));
         let forget = self.receipts.len().saturating_sub(32);
         self.receipts.drain(..forget);
-        format!("{verdict:?} {answers:?}")
+        format!("{outcome:?} {answers:?}")
     }
 }
 
-fn how_often(running: &RestartableStore) -> [u64; 2] {
-    let usage = running.store.usage();
+fn eviction_counts(original: &RestartableStore) -> [u64; 2] {
+    let usage = original.store.usage();
     [usage.evictions, usage.overflow_decisions]
 }
 
-/// The same questions to a store that was restarted and to one that was not. Answers how often each had to give
-/// something up and to let the overflow decide since, or what they disagreed about.
+/// The same requests to a restarted store and to one that was not restarted. Returns the evictions and overflow
+/// decisions since, or the first difference.
 fn compare(
     seed: u64,
     room: usize,
@@ -173,42 +169,42 @@ fn compare(
     only_adds: bool,
     spoil: impl FnOnce(&Trace, &RestartableStore),
 ) -> Result<[u64; 2], String> {
-    let (mut trace, running) = (Trace::new(seed, keys), RestartableStore::new(room));
+    let (mut trace, original) = (Trace::new(seed, keys), RestartableStore::new(room));
     let longest = if only_adds { 1 } else { 1_000_000_000 };
     for _ in 0..1_500 {
         let step = trace.step(longest, only_adds);
-        trace.ask(&running, &step);
+        trace.ask(&original, &step);
     }
-    let restarted = running.restarted(&format!("twins-{room}-{seed}"), room);
+    let restarted = original.restarted(&format!("twins-{room}-{seed}"), room);
     spoil(&trace, &restarted);
-    let before = how_often(&running);
+    let before = eviction_counts(&original);
     for n in 0..1_500 {
         let step = trace.step(1_000_000_000, false);
-        let [one, other] = [&running, &restarted].map(|twin| trace.ask(twin, &step));
+        let [one, other] = [&original, &restarted].map(|twin| trace.ask(twin, &step));
         if one != other {
             return Err(format!("seed {seed}, step {n}:\n{one}\n{other}"));
         }
     }
-    let since = how_often(&running);
+    let since = eviction_counts(&original);
     let since = [since[0] - before[0], since[1] - before[1]];
-    if since != how_often(&restarted) {
-        return Err(format!("{since:?} {:?}", how_often(&restarted)));
+    if since != eviction_counts(&restarted) {
+        return Err(format!("{since:?} {:?}", eviction_counts(&restarted)));
     }
     Ok(since)
 }
 
 #[test]
-fn a_restart_in_the_middle_of_a_trace_changes_no_answer() {
+fn a_restart_in_the_middle_of_a_trace_changes_no_reply() {
     for seed in 0..12 {
         let since = compare(seed, 5_000, 20, false, |_, _| ()).unwrap();
-        assert_eq!(since, [0, 0], "there is room for everybody");
+        assert_eq!(since, [0, 0], "there is room for all keys");
     }
 }
 
-/// Nothing has expired when the store is saved: a slot whose state has is free either way, but who is at home in it may
-/// find another after a restart, and of two equal victims the other goes.
+/// Nothing has expired when the store is saved. An expired slot is free in both stores, but a key may get another slot
+/// after a restart, and of two equal eviction candidates the other may be evicted.
 #[test]
-fn a_restart_of_a_full_store_changes_neither_answers_nor_victims() {
+fn a_restart_of_a_full_store_changes_neither_replies_nor_evictions() {
     let mut total = [0, 0];
     for seed in 0..10 {
         let since = compare(seed, 12, 60, true, |_, _| ()).unwrap();
@@ -220,12 +216,12 @@ fn a_restart_of_a_full_store_changes_neither_answers_nor_victims() {
 #[test]
 fn control_a_restart_that_loses_the_logs_is_noticed() {
     let lose = |trace: &Trace, restarted: &RestartableStore| {
-        let log = |ruled: &&IdentifiedLimit| matches!(ruled.limit.quota(), Quota::SlidingLog(_));
-        let ruled = trace.rules.iter().find(log).unwrap();
+        let log = |limit: &&IdentifiedLimit| matches!(limit.limit.quota(), Quota::SlidingLog(_));
+        let limit = trace.rules.iter().find(log).unwrap();
         let lost = (0..20).filter(|key: &u64| {
             let key = key.to_string();
             let key = StoreKey::new(key.as_bytes()).unwrap();
-            restarted.store.erase(&key, ruled)
+            restarted.store.erase(&key, limit)
         });
         assert!(lost.count() > 0);
     };
@@ -235,29 +231,29 @@ fn control_a_restart_that_loses_the_logs_is_noticed() {
 
 #[test]
 fn a_reservation_is_settled_or_cancelled_once_after_a_restart_too() {
-    let running = RestartableStore::new(100);
+    let original = RestartableStore::new(100);
     let limits = [
         numbered_limit(1, bucket(100, Nanos::HOUR)),
         numbered_limit(2, SlidingLog::builder(100, Nanos::HOUR).build().unwrap()),
     ];
     let [to_settle, to_cancel, settled] = [1, 2, 3].map(ReservationId);
-    for ruled in &limits {
+    for limit in &limits {
         for id in [to_settle, to_cancel, settled] {
             let hold = Nanos::MINUTE;
-            running.ask(ruled, Op::Reserve { id, cost: 10, hold });
+            original.ask(limit, Op::Reserve { id, cost: 10, hold });
         }
-        running.ask(
-            ruled,
+        original.ask(
+            limit,
             Op::SettleReserved {
                 id: settled,
                 actual: 1,
             },
         );
     }
-    let again = running.restarted("reservations", 100);
-    for ruled in &limits {
+    let again = original.restarted("reservations", 100);
+    for limit in &limits {
         let known = again.ask(
-            ruled,
+            limit,
             Op::Reserve {
                 id: to_settle,
                 cost: 99,
@@ -273,11 +269,11 @@ fn a_reservation_is_settled_or_cancelled_once_after_a_restart_too() {
             id: to_settle,
             actual: 4,
         };
-        assert_eq!(again.ask(ruled, op).status.remaining, 85);
-        assert_eq!(again.ask(ruled, op).note, ReplyNote::AlreadyClosed);
-        let cancelled = again.ask(ruled, Op::CancelReserved(to_cancel));
+        assert_eq!(again.ask(limit, op).status.remaining, 85);
+        assert_eq!(again.ask(limit, op).note, ReplyNote::AlreadyClosed);
+        let cancelled = again.ask(limit, Op::CancelReserved(to_cancel));
         assert_eq!(cancelled.status.remaining, 95);
-        let late = again.ask(ruled, Op::CancelReserved(settled));
+        let late = again.ask(limit, Op::CancelReserved(settled));
         assert_eq!(
             (late.note, late.status.remaining),
             (ReplyNote::AlreadyClosed, 95)
@@ -287,44 +283,56 @@ fn a_reservation_is_settled_or_cancelled_once_after_a_restart_too() {
 
 #[test]
 fn live_leases_are_renewed_and_released_after_a_restart_and_expired_ones_are_gone() {
-    let running = RestartableStore::new(100);
-    let gate = numbered_limit(1, Concurrency::new(3, Nanos::MINUTE).unwrap());
+    let original = RestartableStore::new(100);
+    let concurrency = numbered_limit(1, Concurrency::new(3, Nanos::MINUTE).unwrap());
     let [lost, renewed, released] = [1, 2, 3].map(LeaseId);
     let acquire = |id| Op::Acquire { id, weight: 1 };
-    running.ask(&gate, acquire(lost));
-    running.clock.advance(Nanos::from_secs(40));
-    running.ask(&gate, acquire(renewed));
-    running.ask(&gate, acquire(released));
-    let again = running.restarted("leases", 100);
-    let fourth = again.ask(&gate, acquire(LeaseId(4)));
+    original.ask(&concurrency, acquire(lost));
+    original.clock.advance(Nanos::from_secs(40));
+    original.ask(&concurrency, acquire(renewed));
+    original.ask(&concurrency, acquire(released));
+    let again = original.restarted("leases", 100);
+    let fourth = again.ask(&concurrency, acquire(LeaseId(4)));
     let retry_after = Nanos::from_secs(20);
     assert_eq!(fourth.outcome, Outcome::Deny { retry_after });
     again.clock.advance(retry_after);
     assert_eq!(
-        again.ask(&gate, Op::Renew(lost)).note,
+        again.ask(&concurrency, Op::Renew(lost)).note,
         ReplyNote::LeaseNotHeld
     );
-    assert_eq!(again.ask(&gate, Op::Renew(renewed)).note, ReplyNote::Plain);
-    assert_eq!(again.ask(&gate, Op::Release(released)).status.remaining, 2);
+    assert_eq!(
+        again.ask(&concurrency, Op::Renew(renewed)).note,
+        ReplyNote::Plain
+    );
+    assert_eq!(
+        again
+            .ask(&concurrency, Op::Release(released))
+            .status
+            .remaining,
+        2
+    );
     again.clock.advance(Nanos::from_secs(59));
-    assert_eq!(again.ask(&gate, Op::Renew(renewed)).note, ReplyNote::Plain);
+    assert_eq!(
+        again.ask(&concurrency, Op::Renew(renewed)).note,
+        ReplyNote::Plain
+    );
     again.clock.advance(Nanos::MINUTE);
     let empty = again.restarted("leases-again", 100);
     assert!(
         empty
             .store
-            .inspect(&StoreKey::new(b"alice").unwrap(), &gate)
+            .inspect(&StoreKey::new(b"alice").unwrap(), &concurrency)
             .is_none()
     );
 }
 
 #[test]
-fn whom_the_overflow_denies_it_denies_after_a_restart() {
-    let (running, limit) = (
+fn keys_that_the_overflow_sketch_denies_are_denied_after_a_restart() {
+    let (original, limit) = (
         RestartableStore::new(4),
         numbered_limit(1, bucket(2, Nanos::HOUR)),
     );
-    let denied = |running: &RestartableStore| -> Vec<bool> {
+    let denied = |original: &RestartableStore| -> Vec<bool> {
         let names = (0..200).map(|n: u32| n.to_string());
         let denies = names.map(|name| {
             let check = QuotaCheck {
@@ -332,13 +340,18 @@ fn whom_the_overflow_denies_it_denies_after_a_restart() {
                 limit: &limit,
                 op: Op::Spend(2),
             };
-            !running.store.decide_array([check]).unwrap().0.is_admitted()
+            !original
+                .store
+                .decide_array([check])
+                .unwrap()
+                .0
+                .is_admitted()
         });
         denies.collect()
     };
-    assert!(denied(&running).iter().any(|denied| !denied));
-    assert!(running.store.usage().overflow_decisions > 100);
-    let again = running.restarted("overflow", 4);
+    assert!(denied(&original).iter().any(|denied| !denied));
+    assert!(original.store.usage().overflow_decisions > 100);
+    let again = original.restarted("overflow", 4);
     assert!(denied(&again).iter().all(|denied| *denied));
     assert_eq!(again.clock.now(), START);
 }

@@ -1,4 +1,4 @@
-//! Saving and restoring: nothing is forgiven by a restart, and no file but the one that was saved is believed.
+//! Saving and restoring: a restart refunds nothing, and only an intact file is accepted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tollgate_store::{
 
 use crate::support::{Random, START, TestStore, bucket, id, numbered_limit, store};
 
-/// A folder of its own, gone when dropped.
+/// A folder that is deleted on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -90,19 +90,19 @@ fn a_restart_does_not_reset_a_daily_quota() {
     for n in 0..100 {
         assert_eq!(spend(&again, &n.to_string(), 0), [100 - n; 3], "{n}");
     }
-    // What has expired by the time of saving is not saved.
+    // Expired states are not saved.
     let live = std::fs::metadata(folder.file()).unwrap().len();
     clock.advance(Nanos::from_secs(200 * 3_600));
     store.save(&folder.file()).unwrap();
     let empty = std::fs::metadata(folder.file()).unwrap().len();
     assert!(empty < live, "{empty} of {live} bytes");
     let left_over = std::fs::read_dir(&folder.0).unwrap().count();
-    assert_eq!(left_over, 1, "nothing lies beside the snapshot");
+    assert_eq!(left_over, 1, "no other file is left");
 }
 
 #[cfg(unix)]
 #[test]
-fn only_the_owner_may_read_it_because_it_holds_the_secret() {
+fn only_the_owner_may_read_a_snapshot_because_it_holds_the_hash_seed() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("mode");
     let (store, _clock) = store(10);
@@ -114,10 +114,10 @@ fn only_the_owner_may_read_it_because_it_holds_the_secret() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// Questions that leave a log, a lease and reservations behind.
+/// Requests that leave a log, a lease and reservations behind.
 fn collections() -> [(IdentifiedLimit, Op); 4] {
     let log = numbered_limit(4, SlidingLog::builder(30, Nanos::HOUR).build().unwrap());
-    let gate = numbered_limit(5, Concurrency::new(3, Nanos::HOUR).unwrap());
+    let concurrency = numbered_limit(5, Concurrency::new(3, Nanos::HOUR).unwrap());
     let lease = Op::Acquire {
         id: LeaseId(1 << 64),
         weight: 2,
@@ -129,25 +129,20 @@ fn collections() -> [(IdentifiedLimit, Op); 4] {
     };
     [
         (log, Op::Spend(2)),
-        (gate, lease),
+        (concurrency, lease),
         (log, reserve),
         (limits()[1], reserve),
     ]
 }
 
-fn ask(store: &TestStore, (ruled, op): &(IdentifiedLimit, Op)) -> bool {
+fn ask(store: &TestStore, (limit, op): &(IdentifiedLimit, Op)) -> bool {
     let (key, op) = (StoreKey::new(b"0").unwrap(), *op);
-    let (verdict, _) = store
-        .decide_array([QuotaCheck {
-            key,
-            limit: ruled,
-            op,
-        }])
-        .unwrap();
-    verdict.is_admitted()
+    let (outcome, _) = store.decide_array([QuotaCheck { key, limit, op }]).unwrap();
+    outcome.is_admitted()
 }
 
-/// A store with everything in it that can be saved: words, pairs, a log, a lease, reservations, an overflow.
+/// A store with everything that can be saved: one-word and two-word states, a log, a lease, reservations, an overflow
+/// sketch.
 fn store_with_everything() -> TestStore {
     let (store, _clock) = store(4);
     let mut names = 0..;
@@ -159,7 +154,7 @@ fn store_with_everything() -> TestStore {
 }
 
 #[test]
-fn every_changed_byte_and_every_missing_end_is_refused() {
+fn every_changed_byte_and_every_truncation_is_rejected() {
     let folder = Folder::new("damage");
     store_with_everything().save(&folder.file()).unwrap();
     let whole = std::fs::read(folder.file()).unwrap();
@@ -167,10 +162,7 @@ fn every_changed_byte_and_every_missing_end_is_refused() {
         std::fs::write(folder.file(), bytes).unwrap();
         restored(&folder.file(), 4).err()
     };
-    assert!(
-        refused(&whole).is_none(),
-        "as it was written it is believed"
-    );
+    assert!(refused(&whole).is_none(), "the unchanged file is accepted");
     let mut random = Random(3);
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
@@ -187,7 +179,7 @@ fn every_changed_byte_and_every_missing_end_is_refused() {
     assert!(matches!(refused(&longer), Some(SnapshotError::Corrupted)));
 }
 
-/// The checksum as the format says, so that a test can forge a file.
+/// The checksum of the format, so that a test can forge a file.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -195,7 +187,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn a_forged_file_neither_crashes_nor_takes_more_than_the_store_would() {
+fn a_forged_file_neither_crashes_nor_exceeds_the_memory_of_a_store() {
     let folder = Folder::new("forged");
     store_with_everything().save(&folder.file()).unwrap();
     let whole = std::fs::read(folder.file()).unwrap();
@@ -203,9 +195,9 @@ fn a_forged_file_neither_crashes_nor_takes_more_than_the_store_would() {
     assert_eq!(
         sum(&whole[..body]).to_le_bytes(),
         whole[body..],
-        "this is how it is summed"
+        "the checksum of the format"
     );
-    let (mut random, mut believed, mut refused) = (Random(11), 0, 0);
+    let (mut random, mut accepted, mut refused) = (Random(11), 0, 0);
     for word in 2..body / 8 {
         for forged in [0, 1, 1 << 32, u64::MAX >> 1, random.next()] {
             let mut bytes = whole[..body].to_vec();
@@ -216,22 +208,22 @@ fn a_forged_file_neither_crashes_nor_takes_more_than_the_store_would() {
                 refused += 1;
                 continue;
             };
-            believed += 1;
+            accepted += 1;
             assert!(store.usage().collection_bytes <= 4 * 512 + (1 << 20));
             for key in ["0", "a"] {
                 spend(&store, key, 1);
             }
-            for (ruled, op) in collections() {
-                ask(&store, &(ruled, op));
+            for (limit, op) in collections() {
+                ask(&store, &(limit, op));
                 let id = ReservationId(7 << 64);
                 if let Op::Reserve { .. } = op {
-                    ask(&store, &(ruled, Op::SettleReserved { id, actual: 3 }));
+                    ask(&store, &(limit, Op::SettleReserved { id, actual: 3 }));
                 }
             }
             store.save(&folder.file()).unwrap();
         }
     }
-    assert!(believed > 100 && refused > 100, "{believed} {refused}");
+    assert!(accepted > 100 && refused > 100, "{accepted} {refused}");
 }
 
 /// Written by the first version, which saved only the tables.
@@ -239,8 +231,8 @@ fn a_forged_file_neither_crashes_nor_takes_more_than_the_store_would() {
 fn a_file_of_the_first_version_is_still_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/snapshots/version-1");
     let store = restored(&path, 4).unwrap();
-    for ruled in &limits() {
-        store.add_limit(ruled);
+    for limit in &limits() {
+        store.add_limit(limit);
     }
     assert_eq!(spend(&store, "a", 0), [93; 3]);
     assert_eq!(spend(&store, "b", 1), [0; 3]);
@@ -249,7 +241,7 @@ fn a_file_of_the_first_version_is_still_read() {
 }
 
 #[test]
-fn what_is_refused_says_why_and_leaves_an_empty_store() {
+fn a_rejected_file_gives_the_reason_and_an_empty_store() {
     let folder = Folder::new("reasons");
     let (store, _clock) = store(100);
     spend(&store, "alice", 90);
@@ -266,21 +258,21 @@ fn what_is_refused_says_why_and_leaves_an_empty_store() {
     let middle = whole.len() / 2;
     damaged[middle] ^= 1;
     std::fs::write(folder.file(), damaged).unwrap();
-    assert!(reason(100).contains("damaged"));
+    assert!(reason(100).contains("corrupted"));
     std::fs::write(folder.file(), &whole[..whole.len() - 1]).unwrap();
-    assert!(reason(100).contains("cut short"));
+    assert!(reason(100).contains("truncated"));
     std::fs::write(folder.file(), "#!/bin/sh\necho hello\n").unwrap();
     assert!(reason(100).contains("not a snapshot"));
     let mut newer = whole;
     newer[8] = 3;
     std::fs::write(folder.file(), newer).unwrap();
-    assert!(reason(100).contains("version 3 of the format is not known"));
+    assert!(reason(100).contains("unknown version 3 of the format"));
     std::fs::remove_file(folder.file()).unwrap();
     assert!(reason(100).contains("No such file"), "{}", reason(100));
 }
 
 #[test]
-fn spending_goes_on_while_saving_and_nothing_spent_before_is_missing() {
+fn spending_continues_while_saving_and_no_earlier_charge_is_missing() {
     let folder = Folder::new("meanwhile");
     let (store, _clock) = store(2_000);
     let quota = bucket(1_000_000, Nanos::SECOND);

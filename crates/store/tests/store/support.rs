@@ -1,4 +1,4 @@
-//! What the modules share: ids, stores on a clock that stands still, a small generator of random numbers.
+//! Shared helpers: ids, stores on a manual clock, a small random number generator.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 use tollgate_store::{IdentifiedLimit, LimitId, ManualClock, MemoryStore};
 
-/// Any instant far from 1970.
+/// An instant far from 1970.
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 pub(crate) type TestStore = MemoryStore<Arc<ManualClock>>;
@@ -23,7 +23,7 @@ pub(crate) fn numbered_limit(number: u16, limit: impl Into<Limit>) -> Identified
     }
 }
 
-/// A store for so many keys whose clock stands at [`START`].
+/// A store for this many keys whose clock stands at [`START`].
 pub(crate) fn store(keys: usize) -> (TestStore, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
     (
@@ -32,13 +32,13 @@ pub(crate) fn store(keys: usize) -> (TestStore, Arc<ManualClock>) {
     )
 }
 
-/// One unit each `interval`, so many at once.
+/// A bucket that refills one unit per `interval`.
 pub(crate) fn bucket(burst: u64, interval: Nanos) -> TokenBucket {
     let rate = Rate::new(1, interval);
     TokenBucket::builder(rate).burst(burst).build().unwrap()
 }
 
-/// The same numbers for the same seed (splitmix64).
+/// Random numbers that repeat with the seed (splitmix64).
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 

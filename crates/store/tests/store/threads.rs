@@ -1,5 +1,5 @@
-//! Many threads at once: exactly the limit is admitted, all or nothing stays so, nobody waits in a circle, and denied keys
-//! stay denied while others come and go. Each test asserts that threads met: one where they did not proves nothing.
+//! Many threads at once: exactly the limit is admitted, batches are all or nothing, there is no deadlock, and denied
+//! keys stay denied while others come and go. Each test asserts that threads met; otherwise it would prove nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -15,8 +15,8 @@ use crate::support::{Random, TestStore, bucket, id, numbered_limit, store};
 /// Long enough for any machine that is not stuck.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Runs on so many threads that start together, and fails if they do not all come back. Answers how often they waited for
-/// each other, where that is counted.
+/// Runs on `count` threads that start together, and fails if one does not return. Returns how often they waited for
+/// each other, if that is counted.
 fn run_threads(count: usize, work: impl Fn(usize) + Send + Sync + 'static) -> Option<u64> {
     let (done, ended) = sync_channel(count);
     let shared = Arc::new((Barrier::new(count), work));
@@ -31,9 +31,12 @@ fn run_threads(count: usize, work: impl Fn(usize) + Send + Sync + 'static) -> Op
     drop(done);
     let mut waits = None;
     for n in 0..count {
-        let came = ended.recv_timeout(DEADLINE);
-        assert!(came.is_ok(), "{n} of {count} threads came back: {came:?}");
-        if let Ok(Some(waited)) = came {
+        let result = ended.recv_timeout(DEADLINE);
+        assert!(
+            result.is_ok(),
+            "{n} of {count} threads came back: {result:?}"
+        );
+        if let Ok(Some(waited)) = result {
             waits = Some(waits.unwrap_or(0) + waited);
         }
     }
@@ -43,7 +46,7 @@ fn run_threads(count: usize, work: impl Fn(usize) + Send + Sync + 'static) -> Op
 #[test]
 fn sixty_four_threads_on_one_key_are_admitted_exactly_to_the_limit() {
     const LIMIT: u64 = 20_000;
-    // One core may run a thread from start to end undisturbed; it does not do that a hundred times.
+    // A single core may run a thread to its end without interruption, but not a hundred times.
     for _ in 0..100 {
         let (store, _clock) = store(1_000);
         let quota = bucket(LIMIT, Nanos::SECOND);
@@ -66,7 +69,7 @@ fn sixty_four_threads_on_one_key_are_admitted_exactly_to_the_limit() {
 }
 
 #[test]
-fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle() {
+fn keys_locked_in_different_orders_are_charged_alike_without_deadlock() {
     const KEYS: usize = 6;
     const LIMIT: u64 = 3_000;
     let (store, _clock) = store(1_000);
@@ -86,7 +89,7 @@ fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle
         let (store, limits, admitted) = &*inside;
         let mut random = Random(n as u64);
         for _ in 0..2_000 {
-            // The same six keys, in any order.
+            // The same six limits in random order.
             let mut order: [usize; KEYS] = std::array::from_fn(|i| i);
             for i in (1..KEYS).rev() {
                 order.swap(i, usize::try_from(random.below(i as u64 + 1)).unwrap());
@@ -96,20 +99,20 @@ fn keys_taken_in_different_orders_are_charged_alike_and_nobody_waits_in_a_circle
                 limit: &limits[i],
                 op: Op::Spend(1),
             });
-            let (verdict, _) = store.decide_array(checks).unwrap();
-            admitted.fetch_add(u64::from(verdict.is_admitted()), Ordering::Relaxed);
+            let (outcome, _) = store.decide_array(checks).unwrap();
+            admitted.fetch_add(u64::from(outcome.is_admitted()), Ordering::Relaxed);
         }
     });
     let (store, limits, admitted) = &*shared;
     assert_eq!(admitted.load(Ordering::Relaxed), LIMIT);
-    for ruled in limits {
+    for limit in limits {
         let check = QuotaCheck {
             key: StoreKey::new(b"shared").unwrap(),
-            limit: ruled,
+            limit,
             op: Op::Peek(1),
         };
         let (_, [answer]) = store.decide_array([check]).unwrap();
-        assert_eq!(answer.status.remaining, 0, "limit {:?}", ruled.id);
+        assert_eq!(answer.status.remaining, 0, "limit {:?}", limit.id);
     }
     assert_ne!(waits, Some(0), "no thread ever had to wait for another");
 }
@@ -121,11 +124,11 @@ fn a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
     let passing = numbered_limit(2, bucket(10, Nanos::MINUTE));
     store.add_limit(&guarded);
     store.add_limit(&passing);
-    let spend = |store: &TestStore, ruled: &IdentifiedLimit, name: &str| {
+    let spend = |store: &TestStore, limit: &IdentifiedLimit, name: &str| {
         let key = StoreKey::new(name.as_bytes()).unwrap();
         let check = QuotaCheck {
             key,
-            limit: ruled,
+            limit,
             op: Op::Spend(1),
         };
         store.decide_array([check]).unwrap().0.is_admitted()
@@ -145,13 +148,13 @@ fn a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
                 let_in.store(true, Ordering::Relaxed);
             }
             if n == 0 && round % 100 == 0 {
-                // Far less than the hour after which one more is due.
+                // Far less than the hour after which one more unit is refilled.
                 clock.advance(Nanos::SECOND);
             }
         }
     });
     let (store, _, let_in) = &*shared;
-    assert!(!let_in.load(Ordering::Relaxed), "a denied key was let in");
+    assert!(!let_in.load(Ordering::Relaxed), "a denied key was admitted");
     let usage = store.usage();
     assert!(
         usage.evictions > 1_000,

@@ -19,7 +19,7 @@ use crate::support::{TestStore, numbered_limit, store};
 /// As for core: a file must not become empty unnoticed.
 const AT_LEAST: usize = 10;
 
-/// A store whose limits are numbered in the order in which their keys are first asked for.
+/// A store whose limits are numbered in the order of their first use.
 pub(crate) struct MemorySubject {
     store: Option<TestStore>,
     clock: Arc<ManualClock>,
@@ -41,14 +41,14 @@ impl MemorySubject {
     }
 
     /// Every key of a file belongs to a limit of its own.
-    fn ruled(&mut self, key: &str, limit: &Limit) -> IdentifiedLimit {
+    fn limit(&mut self, key: &str, limit: &Limit) -> IdentifiedLimit {
         let next = u16::try_from(self.numbers.len() + 1).unwrap();
         let number = *self.numbers.entry(key.to_owned()).or_insert(next);
-        let ruled = numbered_limit(number, *limit);
+        let limit = numbered_limit(number, *limit);
         if number == next {
-            self.store().add_limit(&ruled);
+            self.store().add_limit(&limit);
         }
-        ruled
+        limit
     }
 }
 
@@ -56,39 +56,39 @@ impl Batches for MemorySubject {
     fn batch(
         &mut self,
         now: Timestamp,
-        terms: Option<&ReservationOptions>,
-        asked: &[VectorBatch<'_>],
+        options: Option<&ReservationOptions>,
+        checks_asked: &[VectorBatch<'_>],
     ) -> Result<(BatchOutcome, Vec<StoreReply>), OpError> {
-        if let Some(terms) = terms {
+        if let Some(options) = options {
             let store = self.store.take().unwrap();
-            self.store = Some(store.with_reservations(terms.retention, terms.max_records));
+            self.store = Some(store.with_reservations(options.retention, options.max_records));
         }
         self.clock.set(now);
-        let ruled: Vec<IdentifiedLimit> = asked
+        let limit: Vec<IdentifiedLimit> = checks_asked
             .iter()
-            .map(|(key, limit, _)| self.ruled(key, limit))
+            .map(|(key, limit, _)| self.limit(key, limit))
             .collect();
-        let checks: Vec<QuotaCheck<'_>> = asked
+        let checks: Vec<QuotaCheck<'_>> = checks_asked
             .iter()
-            .zip(&ruled)
-            .map(|((key, _, op), ruled)| QuotaCheck {
+            .zip(&limit)
+            .map(|((key, _, op), limit)| QuotaCheck {
                 key: StoreKey::new(key.as_bytes()).unwrap(),
-                limit: ruled,
+                limit,
                 op: *op,
             })
             .collect();
         let mut answers = vec![StoreReply::EMPTY; checks.len()];
-        let decided = Contract::decide(self.store(), &checks, &mut answers);
-        let verdict = decided.map_err(|error| {
+        let outcome = Contract::decide(self.store(), &checks, &mut answers);
+        let outcome = outcome.map_err(|error| {
             assert!(error.is_callers_fault(), "{error}");
             OpError::Unsupported
         })?;
-        Ok((verdict, answers))
+        Ok((outcome, answers))
     }
 
     fn change(&mut self, now: Timestamp, key: &str, old: &Limit, new: &Limit) {
         self.clock.set(now);
-        let old = self.ruled(key, old);
+        let old = self.limit(key, old);
         self.store()
             .replace_limit(&old, &IdentifiedLimit { limit: *new, ..old });
     }

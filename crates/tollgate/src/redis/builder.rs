@@ -1,4 +1,4 @@
-//! The rest of writing a limiter down, once it is known that its state is in Redis.
+//! The builder of a limiter over Redis.
 //!
 //! Must not know: how decisions are made.
 
@@ -17,10 +17,10 @@ use crate::limits::Limits;
 use crate::sleeper::JitteredSleeper;
 use crate::until_ready::WaitQueues;
 
-/// How long a reservation is held unless somebody says otherwise.
+/// The default time for which a reservation can be settled.
 const DEFAULT_HOLD: Duration = Duration::from_mins(10);
 
-/// A limiter over Redis before it is built. Made by [`over`](crate::Builder::over).
+/// Builds a [`Limiter`] over Redis. Created by [`with_redis`](crate::LimiterBuilder::with_redis).
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct LimiterBuilder {
     redis: Redis,
@@ -51,27 +51,27 @@ impl LimiterBuilder {
         }
     }
 
-    /// Chooses the number by which the server knows this limit, instead of the one that follows from its name. For
-    /// a limit that was renamed and is to keep its state, for names whose numbers meet, and for those who would
-    /// rather number all; see [which state a limit finds](super#which-state-a-limit-finds). A number below 64 also makes
-    /// the names of keys two bytes shorter, which in most servers saves eight for each key.
+    /// Sets the id of a limit in Redis, instead of the id derived from its name. Use it to rename a limit without losing its
+    /// state, to resolve a collision of two names, or to assign all ids yourself; see
+    /// [which state a limit uses](super#which-state-a-limit-uses). An id below 64 also makes the Redis keys two bytes
+    /// shorter, which saves eight bytes per key in most servers.
     pub fn id(mut self, limit: impl Into<LimitName>, id: u16) -> Self {
         self.ids.push((limit.into(), id));
         self
     }
 
-    /// How long a [reservation](Limiter::reserve) can be settled downwards or cancelled: ten minutes unless said otherwise.
-    /// After that it stays charged.
+    /// How long a [reservation](Limiter::reserve) can be cancelled or settled to a lower cost. Defaults to ten minutes. After
+    /// that it stays charged.
     pub const fn hold(mut self, time: Duration) -> Self {
         self.hold = time;
         self
     }
 
-    /// Checks everything and makes the limiter. Asks the server nothing.
+    /// Validates all settings and builds the limiter. Makes no call to Redis.
     ///
     /// # Errors
-    /// A number that cannot be honoured exactly, a choice that only a table in memory has, or a limit whose number another
-    /// limit over this connection has.
+    /// A quota that cannot be enforced exactly, a setting that only a limiter in memory has, or a limit id that another limit
+    /// over this connection has.
     pub fn build(self) -> Result<Limiter, InvalidLimiter> {
         if let Some(choice) = self.memory_only_setting {
             return Err(InvalidLimiter::OnlyInMemory { choice });
@@ -82,7 +82,7 @@ impl LimiterBuilder {
             return Err(InvalidLimiter::Id {
                 name: name.clone(),
                 id: *id,
-                problem: "there is no limit of this name",
+                problem: "the limiter has no limit with this name",
             });
         }
         let shared = RedisLimiterInner::new(
@@ -101,7 +101,7 @@ impl LimiterBuilder {
 
 impl fmt::Debug for LimiterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
+        f.debug_struct("LimiterBuilder")
             .field("limits", &self.limits)
             .field("ids", &self.ids)
             .field("hold", &self.hold)

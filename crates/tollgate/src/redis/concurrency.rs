@@ -1,4 +1,4 @@
-//! So many at once, over many processes: permits that end by themselves when their holder is gone.
+//! The concurrency limiter over Redis: permits are leases, which expire if their process is gone.
 //!
 //! Must not know: rates, how calls are made, what the work is.
 
@@ -19,22 +19,22 @@ use crate::invalid::InvalidLimiter;
 use crate::key::{AsKey, OwnedKey};
 use crate::limit_name::LimitName;
 
-/// Lets so many in at once, for each key, in all processes together. Cheap to clone; clones are the same gate.
+/// Limits how many permits each key holds at the same time, over all processes. Cheap to clone; clones share their state.
 ///
 /// ```no_run
 /// use std::time::Duration;
 /// use tollgate::ConcurrencyLimiter;
 ///
 /// # async fn example(redis: &tollgate::redis::Redis) -> Result<(), Box<dyn std::error::Error>> {
-/// let gate = ConcurrencyLimiter::of(2).lease(Duration::from_secs(30)).over(redis).build()?;
-/// let permit = gate.enter("tenant-7").await?;
-/// // … work; if it takes longer than the lease, renew in between …
+/// let limiter = ConcurrencyLimiter::builder(2).lease(Duration::from_secs(30)).with_redis(redis).build()?;
+/// let permit = limiter.acquire("tenant-7").await?;
+/// // … work; if it takes longer than the lease, call `permit.renew()` …
 /// permit.release().await?;
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// Leases are required here: without them a process that ends without a word would keep its places for ever.
+/// A lease is required: without one, a process that crashes would hold its permits forever.
 #[derive(Clone)]
 pub struct ConcurrencyLimiter {
     shared: Arc<RedisConcurrencyLimiterInner>,
@@ -46,7 +46,7 @@ struct RedisConcurrencyLimiterInner {
     identified: IdentifiedLimit,
 }
 
-/// A gate over Redis before it is built. Made by [`over`](crate::GateBuilder::over).
+/// Builds a [`ConcurrencyLimiter`] over Redis. Created by [`with_redis`](crate::ConcurrencyLimiterBuilder::with_redis).
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ConcurrencyLimiterBuilder {
@@ -62,31 +62,31 @@ impl ConcurrencyLimiterBuilder {
     pub(crate) fn new(
         redis: &Redis,
         name: LimitName,
-        most: u64,
+        max_permits: u64,
         lease: Option<Duration>,
         misplaced: Option<&'static str>,
     ) -> Self {
         Self {
             redis: redis.clone(),
             name,
-            max_permits: most,
+            max_permits,
             lease,
             memory_only_setting: misplaced,
             id: None,
         }
     }
 
-    /// Chooses the number by which the server knows this gate, instead of the one that follows from its name. Gates and
-    /// limits have one set of numbers; see [which state a limit finds](super#which-state-a-limit-finds).
+    /// Sets the id of this limiter in Redis, instead of the id derived from its name. Concurrency limiters and rate limits
+    /// share one set of ids; see [which state a limit uses](super#which-state-a-limit-uses).
     pub const fn id(mut self, id: u16) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// Checks everything and makes the gate. Asks the server nothing.
+    /// Validates all settings and builds the limiter. Makes no call to Redis.
     ///
     /// # Errors
-    /// More than 65,536 at once, no lease or one of no time, a choice that only a table in memory has, or a number that
+    /// More than 65,536 permits, no lease or a lease of zero, a setting that only a limiter in memory has, or an id that
     /// another limit over this connection has.
     pub fn build(self) -> Result<ConcurrencyLimiter, InvalidLimiter> {
         let name = self.name;
@@ -118,54 +118,54 @@ impl ConcurrencyLimiterBuilder {
 }
 
 impl ConcurrencyLimiter {
-    /// Takes one place, and holds it until the permit is released or dropped, or its lease ends.
+    /// Acquires one permit. It is held until it is released or dropped, or until its lease expires.
     ///
     /// # Errors
-    /// All places are taken, the key is too long, or the server did not decide.
+    /// All permits are held, the key is too long, or the server did not decide.
     pub async fn acquire(&self, key: impl AsKey) -> Result<Permit, Error> {
         self.acquire_n(key, 1).await
     }
 
-    /// Takes `places` places for one permit.
+    /// Acquires several permits as one [`Permit`].
     ///
     /// # Errors
-    /// There are not so many free, or not so many at all, the key is too long, or the server did not decide. A place that
-    /// may have been taken all the same is given back in the background.
-    pub async fn acquire_n(&self, key: impl AsKey, places: u64) -> Result<Permit, Error> {
+    /// Not enough permits are free, the limit is below `permits`, the key is too long, or the server did not decide. A permit
+    /// that the server may have granted nevertheless is released in the background.
+    pub async fn acquire_n(&self, key: impl AsKey, permits: u64) -> Result<Permit, Error> {
         let key = key.as_key()?;
         let id = LeaseId(random::random_id());
-        // Made before the call: if the answer is lost, or nobody waits for it, dropping this gives the place back. The
-        // release takes the connection of the acquisition and so comes after it; should that one break in between and the
-        // order turn, the lease ends by itself.
+        // Created before the call: if the reply is lost or the future is dropped, dropping the permit releases it. The release
+        // uses the same connection as the acquisition, so the server runs it afterwards. If that connection breaks and the
+        // order changes, the lease expires.
         let mut permit = Permit {
             shared: Arc::clone(&self.shared),
             key: OwnedKey::from_key(&key),
             id,
             is_held: true,
         };
-        let weight = places;
-        let answer = self.shared.decide(&key, Op::Acquire { id, weight }).await;
-        let answer = answer.inspect_err(|error| permit.is_held = error.may_have_charged())?;
-        if answer.outcome.is_admitted() {
+        let weight = permits;
+        let reply = self.shared.decide(&key, Op::Acquire { id, weight }).await;
+        let reply = reply.inspect_err(|error| permit.is_held = error.may_have_charged())?;
+        if reply.outcome.is_admitted() {
             return Ok(permit);
         }
         permit.is_held = false;
         let name = self.shared.name.clone();
-        Err(Denial::new(name, places, answer.outcome, answer.status).into())
+        Err(Denial::new(name, permits, reply.outcome, reply.status).into())
     }
 
-    /// How many places are free for this key.
+    /// The number of free permits of this key.
     ///
     /// # Errors
     /// The key is too long, or the server did not answer.
     pub async fn available_permits(&self, key: impl AsKey) -> Result<u64, Error> {
-        // Holding no place at all is a look.
-        let look = Op::Acquire {
+        // Acquiring zero permits reads the status without a change.
+        let peek = Op::Acquire {
             id: LeaseId(u128::MAX),
             weight: 0,
         };
-        let answer = self.shared.decide(&key.as_key()?, look).await?;
-        Ok(answer.status.remaining)
+        let reply = self.shared.decide(&key.as_key()?, peek).await?;
+        Ok(reply.status.remaining)
     }
 }
 
@@ -176,19 +176,19 @@ impl RedisConcurrencyLimiterInner {
             limit: &self.identified,
             op,
         };
-        let mut answers = [StoreReply::EMPTY];
+        let mut replies = [StoreReply::EMPTY];
         let store = self.claim.redis.store();
-        let _verdict = store.decide(&[check], &mut answers).await?;
-        let [answer] = answers;
-        Ok(answer)
+        let _verdict = store.decide(&[check], &mut replies).await?;
+        let [reply] = replies;
+        Ok(reply)
     }
 }
 
-/// A place, or several, held until it is released or dropped, or its lease ends.
+/// One or several permits of a key, held until they are released or dropped, or until the lease expires.
 ///
-/// Dropping it, by the end of a scope, a panic or a cancelled task, cannot wait for the server: the release is left to a task
-/// in the background, at once but unseen. If that fails, or the process or its runtime ends first, the place is free when
-/// the lease ends. [`release`](Self::release) waits, and tells.
+/// `drop` cannot await the server, so a background task makes the release, and errors are not reported. If the release fails,
+/// or the process or its runtime ends first, the permit becomes free when the lease expires. [`release`](Self::release)
+/// awaits the server and returns errors.
 #[must_use = "a permit that is dropped at once limits nothing"]
 pub struct Permit {
     shared: Arc<RedisConcurrencyLimiterInner>,
@@ -198,20 +198,21 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Starts the lease anew. Answers false if it has ended and somebody else may be inside; it is not taken again.
+    /// Restarts the lease. Returns false if the lease has expired; then another caller may hold the permit, and it is not
+    /// acquired again.
     ///
     /// # Errors
-    /// The server did not decide. The lease goes on as it was, or anew; it is safe to try again.
+    /// The server did not decide. The lease was restarted or not; it is safe to retry.
     pub async fn renew(&self) -> Result<bool, Error> {
-        let answer = self.decide(Op::Renew(self.id)).await?;
-        Ok(answer.note != ReplyNote::LeaseNotHeld)
+        let reply = self.decide(Op::Renew(self.id)).await?;
+        Ok(reply.note != ReplyNote::LeaseNotHeld)
     }
 
-    /// Gives the place back. If the lease has ended before, there is nothing to give back, and that is well too; whether
-    /// it has is what [`renew`](Self::renew) tells.
+    /// Releases the permit. If the lease has already expired, this does nothing and returns `Ok`; [`renew`](Self::renew) says
+    /// whether it has expired.
     ///
     /// # Errors
-    /// The server did not decide. Then it is tried once more in the background, and otherwise the lease ends by itself.
+    /// The server did not decide. Then the background task retries once; if that fails too, the lease expires.
     pub async fn release(mut self) -> Result<(), Error> {
         self.decide(Op::Release(self.id)).await?;
         self.is_held = false;
@@ -244,7 +245,9 @@ impl Drop for Permit {
 
 impl fmt::Debug for ConcurrencyLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Gate").field(&self.shared.name).finish()
+        f.debug_tuple("ConcurrencyLimiter")
+            .field(&self.shared.name)
+            .finish()
     }
 }
 

@@ -1,6 +1,6 @@
-//! The server as limiters see it: one connection's worth of store, the numbers in use, and what is left to do.
+//! The connection that limiters share: the store, the limit ids in use, and the queue of background releases.
 //!
-//! Must not know: limits' quotas, what callers ask for.
+//! Must not know: quotas, which operations callers use.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use super::release_queue::ReleaseQueue;
 use crate::invalid::InvalidLimiter;
 use crate::limit_name::LimitName;
 
-/// A Redis or Valkey server, or several: a cluster, shards, or whom sentinels name ([`Options::address`]). Cheap to clone;
-/// clones are the same connections.
+/// A connection to Redis or Valkey: one server, a cluster, shards, or the primary that Sentinel names
+/// ([`RedisOptions::address`]). Cheap to clone; clones share the connections.
 ///
-/// Limiters over clones of one can be asked together with [`check_all`](super::check_all).
+/// Limiters over clones of one connection can be passed to [`check_all`](super::check_all) together.
 #[derive(Clone)]
 pub struct Redis {
     inner: Arc<RedisInner>,
@@ -29,12 +29,12 @@ struct RedisInner {
 }
 
 impl Redis {
-    /// Connects, as far as the server is there. If it is not, this answers all the same, calls fail with
-    /// [`Unreachable`](crate::ErrorKind::Unreachable), and connecting is tried again in the background: a service can start
-    /// before its store. Must be called within a tokio runtime, which carries the connections from then on.
+    /// Connects. If the server is unreachable, this returns `Ok` nevertheless and reconnects in the background, so a service
+    /// can start before its Redis. Until then calls fail with [`Unreachable`](crate::StoreErrorKind::Unreachable). Must be
+    /// called within a tokio runtime, which then drives the connections.
     ///
     /// # Errors
-    /// The address makes no sense.
+    /// The address is not valid.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         let store = Arc::new(RedisStore::connect(options).await?);
         Ok(Self {
@@ -46,25 +46,25 @@ impl Redis {
         })
     }
 
-    /// Asks the servers about themselves and says what is unwise: replicas, eviction, old versions. Meant for the start.
+    /// Checks the configuration of the servers and returns warnings: replicas, eviction, old versions. Call it at startup.
     pub async fn inspect(&self) -> Vec<ServerWarning> {
         self.inner.store.inspect().await
     }
 
-    /// Whether any connection is up.
+    /// Whether at least one connection is established.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.inner.store.is_connected()
     }
 
-    /// How many states could not be read so far. They were taken for absent and written anew.
+    /// How many states could not be decoded so far. They were treated as absent and overwritten.
     #[must_use]
     pub fn corrupt_states(&self) -> u64 {
         self.inner.store.corrupt_states()
     }
 
-    /// How many places that were given up by dropping a [`Permit`](super::Permit) or a waiting future could not be given
-    /// back by a call so far. Time gives them back.
+    /// How many background releases failed so far, of dropped [`Permit`](super::Permit)s and dropped waits. Such permits and
+    /// slots become free when they expire.
     #[must_use]
     pub fn failed_releases(&self) -> u64 {
         self.inner.releases.failed()
@@ -101,21 +101,21 @@ impl Redis {
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the address: it may hold a password.
+        // The address is left out because it may contain a password.
         f.debug_struct("Redis")
             .field("is_connected", &self.is_connected())
             .finish_non_exhaustive()
     }
 }
 
-/// Numbers that one limiter has for as long as it lives.
+/// The limit ids of one limiter, claimed until it is dropped.
 pub(super) struct LimitIdClaim {
     pub(super) redis: Redis,
     pub(super) ids: Vec<LimitId>,
 }
 
 impl LimitIdClaim {
-    /// Takes these numbers instead, or keeps those it has.
+    /// Claims these ids instead, or keeps the current ones.
     pub(super) fn replace(
         &mut self,
         wanted: &[(LimitName, LimitId)],

@@ -1,4 +1,4 @@
-//! A limit's number in the server: from its name, unless somebody chose one; and who has which.
+//! Limit ids in Redis: derived from names or set explicitly, and which limit of a connection has which id.
 //!
 //! Must not know: quotas, keys, connections.
 
@@ -11,8 +11,8 @@ use tollgate_store::LimitId;
 use crate::invalid::InvalidLimiter;
 use crate::limit_name::LimitName;
 
-/// The number that follows from a name: FNV-1a, folded to 1..=65,535. Every process of every version must find the same,
-/// so this never changes.
+/// The id of a name: FNV-1a, folded to 1..=65,535. Every process of every version must compute the same id, so this function
+/// must never change.
 pub(super) fn limit_id_from_name(name: &str) -> LimitId {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -21,7 +21,7 @@ pub(super) fn limit_id_from_name(name: &str) -> LimitId {
     LimitId(NonZeroU16::MIN.saturating_add(above_one))
 }
 
-/// The numbers that somebody chose, by name. All other limits have those of their names.
+/// The ids that were set explicitly, by name. All other limits have the ids of their names.
 #[derive(Debug)]
 pub(super) struct LimitIdOverrides(pub(super) Vec<(LimitName, u16)>);
 
@@ -33,7 +33,7 @@ impl LimitIdOverrides {
         }
     }
 
-    /// Every limit with its number.
+    /// Every limit with its id.
     pub(super) fn with_limit_ids(
         &self,
         limits: &[(LimitName, Limit)],
@@ -45,18 +45,18 @@ impl LimitIdOverrides {
     }
 }
 
-/// A number that somebody chose.
+/// Validates an id that was set explicitly.
 pub(super) fn checked_limit_id(name: &LimitName, id: u16) -> Result<LimitId, InvalidLimiter> {
     NonZeroU16::new(id)
         .map(LimitId)
         .ok_or_else(|| InvalidLimiter::Id {
             name: name.clone(),
             id,
-            problem: "the least is 1",
+            problem: "it must be at least 1",
         })
 }
 
-/// Which numbers are in use over one connection.
+/// The ids in use over one connection.
 #[derive(Debug, Default)]
 pub(super) struct LimitIdRegistry {
     by_id: HashMap<LimitId, LimitIdOwner>,
@@ -69,12 +69,12 @@ struct LimitIdOwner {
 }
 
 impl LimitIdRegistry {
-    /// Takes all of these numbers or none.
+    /// Claims all of these ids or none.
     pub(super) fn claim(&mut self, wanted: &[(LimitName, LimitId)]) -> Result<(), InvalidLimiter> {
         for (index, (name, id)) in wanted.iter().enumerate() {
             let among = wanted.iter().take(index).find(|(_, other)| other == id);
-            // A limit of the same name may follow one that is gone, and goes on with its state; one of another name would
-            // read a state that is not its own.
+            // A limit may take over the id, and so the state, of a dropped limit with the same name. A limit with another name
+            // would read state that is not its own.
             let before = self.by_id.get(id);
             let before = before.filter(|owner| owner.is_active || owner.name != *name);
             let owner = among.map(|(other, _)| other);
@@ -100,7 +100,7 @@ impl LimitIdRegistry {
         Ok(())
     }
 
-    /// Takes all of `wanted` instead of `held`, or changes nothing.
+    /// Claims all of `wanted` instead of `held`, or changes nothing.
     pub(super) fn replace(
         &mut self,
         held: &[LimitId],
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_names_never_change() {
+    fn ids_of_names_never_change() {
         let known = [
             ("", 4128),
             ("rate", 46791),
@@ -144,33 +144,33 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_one_limit_at_a_time_and_one_name_for_ever() {
+    fn an_id_has_one_limit_at_a_time_and_one_name_forever() {
         let id = |n| checked_limit_id(&LimitName::literal("x"), n).unwrap();
         let limit = |name, n| (LimitName::literal(name), id(n));
         let mut numbers = LimitIdRegistry::default();
         assert!(
             numbers.claim(&[limit("a", 1), limit("b", 1)]).is_err(),
-            "twice in one limiter"
+            "the same id twice in one claim"
         );
         numbers.claim(&[limit("a", 1), limit("b", 2)]).unwrap();
         let refused = numbers.claim(&[limit("c", 3), limit("a", 1)]);
         assert_eq!(
             refused.unwrap_err().to_string(),
-            "limit \"a\": id: 1 is not valid: limit \"a\" has it over this connection, and they would share state: \
-             choose another name or id"
+            "limit \"a\": id: 1 is not valid: limit \"a\" over this connection has the same id, and they would share \
+             state: choose another name or id"
         );
         numbers
             .claim(&[limit("c", 3)])
             .expect("a refused claim takes nothing");
-        let met = numbers.replace(&[id(1)], &[limit("a", 1), limit("z", 1)]);
-        assert!(met.is_err(), "with one of its own");
+        let collision = numbers.replace(&[id(1)], &[limit("a", 1), limit("z", 1)]);
+        assert!(collision.is_err(), "the same id twice in one limiter");
         assert!(numbers.claim(&[limit("a", 1)]).is_err(), "still held");
         numbers.replace(&[id(2)], &[limit("e", 5)]).unwrap();
         numbers.claim(&[limit("b", 2)]).unwrap();
         numbers.release(&[id(1)]);
         assert!(
             numbers.claim(&[limit("d", 1)]).is_err(),
-            "the state of \"a\" is still there"
+            "the state of \"a\" may still exist"
         );
         numbers.claim(&[limit("a", 1)]).unwrap();
         assert!(checked_limit_id(&LimitName::literal("x"), 0).is_err());

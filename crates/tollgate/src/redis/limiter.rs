@@ -1,6 +1,7 @@
-//! The limiter over Redis: its limits, its server, and the plain yes or no.
+//! The limiter over Redis: its limits, its connection, and `check`.
 //!
-//! The verbs that do more are in files of their own. Must not know: how calls are made, what keys mean.
+//! The operations that return more are in `operations.rs`, `reservation.rs` and `wait.rs`. Must not know: how calls are made,
+//! what keys mean.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -25,16 +26,17 @@ use crate::operations::settlement_ops;
 use crate::sleeper::JitteredSleeper;
 use crate::until_ready::WaitQueues;
 
-/// Decides how much each key may do, together with every other process that has the same limits over the same server.
-/// Cheap to clone; clones are the same limiter.
+/// Limits the rate of each key, together with every other process that has the same limits on the same server. Cheap to
+/// clone; clones share their limits.
 ///
-/// Made by [`over`](crate::Builder::over); the [module](super) says what is different from a limiter in memory.
+/// Built with [`with_redis`](crate::LimiterBuilder::with_redis). The [module](super) says how it differs from a limiter in
+/// memory.
 #[derive(Clone)]
 pub struct Limiter {
     pub(super) shared: Arc<RedisLimiterInner>,
 }
 
-/// What clones have in common.
+/// The state that clones share.
 pub(super) struct RedisLimiterInner {
     redis: Redis,
     claimed: RwLock<ClaimedLimits>,
@@ -44,17 +46,17 @@ pub(super) struct RedisLimiterInner {
     pub(super) wait_queues: WaitQueues,
 }
 
-/// The limits in force, and their numbers.
+/// The current limits and the claim on their ids.
 struct ClaimedLimits {
     active_limits: Arc<ActiveLimits>,
     claim: LimitIdClaim,
 }
 
 impl Limiter {
-    /// Spends one unit of every limit, or nothing of any: yes or no.
+    /// Spends one unit of every limit. If one limit denies, none is charged.
     ///
-    /// Yes means now. A place in a queue that would make the caller wait is given back, by a second call, and counts
-    /// as no.
+    /// `Ok` means that the caller may proceed now. If a queue would make the caller wait, `check` releases the slot with a
+    /// second call and denies.
     ///
     /// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped).
     ///
@@ -64,7 +66,7 @@ impl Limiter {
         self.check_n(key, 1).await
     }
 
-    /// Spends `cost` units of every limit, or nothing of any.
+    /// Spends `cost` units of every limit. If one limit denies, none is charged.
     ///
     /// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped).
     ///
@@ -72,24 +74,25 @@ impl Limiter {
     /// A limit denies, the key is too long, or the server did not decide.
     pub async fn check_n(&self, key: impl AsKey, cost: u64) -> Result<(), Error> {
         let key = key.as_key()?;
-        let allowed = self.shared.decide(&key, cost, Op::Spend(cost)).await?;
-        if allowed.wait().is_zero() {
+        let admission = self.shared.decide(&key, cost, Op::Spend(cost)).await?;
+        if admission.wait().is_zero() {
             return Ok(());
         }
-        self.shared.settle(&key, &allowed, 0).await?;
-        Err(allowed.to_denial(cost).into())
+        self.shared.settle(&key, &admission, 0).await?;
+        Err(admission.to_denial(cost).into())
     }
 
-    /// Replaces all limits, at once and for everyone in this process who has this limiter. Other processes keep theirs until
-    /// they do the same. A limit of the same name and algorithm goes on with its state, and reads debt as far as the limit
-    /// before it has lent; others start afresh; those that are not named any more are gone, and time removes their state. A
-    /// sliding counter whose window gets another length goes on with what it estimates when its key is next asked for.
+    /// Replaces all limits of this limiter and its clones in this process. Other processes keep their limits until they do the
+    /// same.
     ///
-    /// Asks the server nothing. Calls under way finish under the old limits.
+    /// A limit with the same name and algorithm as a current one keeps its state, and honours debt up to what the old limit
+    /// allowed. Any other limit starts empty. Limits that are no longer named are removed, and their state expires. A sliding
+    /// counter with another window length continues with its estimate at the next call for a key.
+    ///
+    /// Makes no call to Redis. Calls in progress finish with the old limits.
     ///
     /// # Errors
-    /// The limits cannot be honoured, or another limit over this connection has the number of one; then those in force
-    /// stay.
+    /// A limit is not valid, or another limit over this connection has the same id. Then the current limits stay.
     pub fn replace(&self, limits: Limits) -> Result<(), InvalidLimiter> {
         let limits = limits.validate()?;
         let shared = &*self.shared;
@@ -97,9 +100,9 @@ impl Limiter {
         let in_force = shared.claimed.write();
         let mut in_force = in_force.unwrap_or_else(PoisonError::into_inner);
         let number = |name: &LimitName| shared.id_overrides.limit_id(name);
-        let rules = ActiveLimits::from_limits(in_force.active_limits.list(), limits, number)?;
+        let limits = ActiveLimits::from_limits(in_force.active_limits.list(), limits, number)?;
         in_force.claim.replace(&numbered)?;
-        in_force.active_limits = Arc::new(rules);
+        in_force.active_limits = Arc::new(limits);
         Ok(())
     }
 }
@@ -114,12 +117,12 @@ impl RedisLimiterInner {
         lines: WaitQueues,
     ) -> Result<Self, InvalidLimiter> {
         let claim = redis.claim(&choice.with_limit_ids(&limits)?)?;
-        let rules = ActiveLimits::from_limits(&[], limits, |name| choice.limit_id(name))?;
-        let rules = Arc::new(rules);
+        let limits = ActiveLimits::from_limits(&[], limits, |name| choice.limit_id(name))?;
+        let limits = Arc::new(limits);
         Ok(Self {
             redis: redis.clone(),
             claimed: RwLock::new(ClaimedLimits {
-                active_limits: rules,
+                active_limits: limits,
                 claim,
             }),
             id_overrides: choice,
@@ -133,14 +136,14 @@ impl RedisLimiterInner {
         &self.redis
     }
 
-    /// The limits in force. A copy, because no lock may be held while a call is under way.
+    /// The current limits. Returns a clone, because no lock may be held over an await.
     pub(super) fn active_limits(&self) -> Arc<ActiveLimits> {
         let in_force = self.claimed.read();
         let in_force = in_force.unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&in_force.active_limits)
     }
 
-    /// Asks every limit in force.
+    /// Decides on every current limit.
     pub(super) async fn decide(
         &self,
         key: &store::StoreKey<'_>,
@@ -150,56 +153,56 @@ impl RedisLimiterInner {
         self.decide_with(&self.active_limits(), key, cost, op).await
     }
 
-    /// Asks every limit, all or nothing, in one call.
+    /// Decides on every limit, all or nothing, in one call.
     pub(super) async fn decide_with(
         &self,
-        rules: &Arc<ActiveLimits>,
+        limits: &Arc<ActiveLimits>,
         key: &store::StoreKey<'_>,
         cost: u64,
         op: Op,
     ) -> Result<Admission, Error> {
-        let mut allowed = Admission::with_empty_replies(rules, cost, op);
-        let list = rules.list();
-        let checks = list.iter().map(|rule| check(key, &rule.identified, op));
+        let mut admission = Admission::with_empty_replies(limits, cost, op);
+        let list = limits.list();
+        let checks = list.iter().map(|limit| check(key, &limit.identified, op));
         let checks: Vec<_> = checks.collect();
-        let Some(answers) = allowed.replies.get_mut(..list.len()) else {
-            let detail = "there are more limits than there is room for answers";
+        let Some(replies) = admission.replies.get_mut(..list.len()) else {
+            let detail = "more limits than reply slots";
             return Err(StoreError::new(StoreErrorKind::BadRequest, detail).into());
         };
-        let verdict = self.redis.store().decide(&checks, answers).await?;
+        let verdict = self.redis.store().decide(&checks, replies).await?;
         if verdict.is_admitted() {
-            return Ok(allowed);
+            return Ok(admission);
         }
-        Err(denial(list, &allowed.replies, &verdict, cost))
+        Err(denial(list, &admission.replies, &verdict, cost))
     }
 
-    /// Corrects a charge to `actual` on every limit that it was made on and that is still in force.
+    /// Corrects a charge to `actual` on every limit that was charged and is still active.
     pub(super) async fn settle(
         &self,
         key: &store::StoreKey<'_>,
-        allowed: &Admission,
+        admission: &Admission,
         actual: u64,
     ) -> Result<(), Error> {
-        let rules = self.active_limits();
-        let checks: Vec<_> = settlement_ops(&rules, allowed, actual)
-            .map(|(ruled, op)| check(key, ruled, op))
+        let limits = self.active_limits();
+        let checks: Vec<_> = settlement_ops(&limits, admission, actual)
+            .map(|(limit, op)| check(key, limit, op))
             .collect();
         Ok(release_queue::decide_ignoring_replies(self.redis.store(), &checks).await?)
     }
 }
 
-fn check<'a>(key: &store::StoreKey<'a>, ruled: &'a IdentifiedLimit, op: Op) -> QuotaCheck<'a> {
+fn check<'a>(key: &store::StoreKey<'a>, limit: &'a IdentifiedLimit, op: Op) -> QuotaCheck<'a> {
     QuotaCheck {
         key: *key,
-        limit: ruled,
+        limit,
         op,
     }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = self.shared.active_limits();
-        let names = rules.list().iter().map(|rule| &rule.name);
+        let limits = self.shared.active_limits();
+        let names = limits.list().iter().map(|limit| &limit.name);
         f.debug_tuple("Limiter")
             .field(&names.collect::<Vec<_>>())
             .finish()

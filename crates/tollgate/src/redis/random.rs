@@ -1,12 +1,12 @@
-//! Names that nobody else has: of reservations and leases, in every process that uses the server.
+//! Random ids of reservations and leases, unique over all processes that use the server.
 //!
-//! Must not know: what is named.
+//! Must not know: what the ids are for.
 
 use std::hash::{BuildHasher as _, RandomState};
 
-/// 128 bits that will not come again.
+/// A random id of 128 bits.
 pub(super) fn random_id() -> u128 {
-    // A fresh hasher is keyed by the operating system's randomness; how its bits fall is all that is asked of it.
+    // A new `RandomState` is seeded by the operating system, so the hash of a constant is random.
     let state = RandomState::new();
     let half = |n: u8| u128::from(state.hash_one(n));
     (half(0) << 64) | half(1)

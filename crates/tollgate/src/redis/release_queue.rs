@@ -1,7 +1,7 @@
-//! What is left to do after somebody went away: places that were given up by dropping something.
+//! Releases in the background: permits and queue slots whose guards were dropped.
 //!
-//! `drop` cannot wait for a server, so it leaves an errand, and one task for each connection runs them in order. An errand
-//! that fails is not repeated: everything that comes here is given back by time as well. Must not know: why somebody left.
+//! `drop` cannot await Redis, so it enqueues a release. One task for each connection runs the releases in order. A release
+//! that fails is not retried, because everything released here also expires. Must not know: why a guard was dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use tollgate_store::{IdentifiedLimit, QuotaCheck, StoreError, StoreKey, StoreRep
 use crate::error::Error;
 use crate::key::OwnedKey;
 
-/// How many errands may be waiting. Beyond it they are left to time.
+/// The largest number of queued releases. Further releases are dropped and expire.
 const MAX_QUEUED_RELEASES: usize = 4_096;
 
-/// Operations on one key that nobody waits for.
+/// Operations on one key whose replies nobody awaits.
 #[derive(Debug)]
 pub(super) struct BackgroundRelease {
     pub(super) key: OwnedKey,
@@ -31,10 +31,10 @@ pub(super) struct ReleaseQueue {
 }
 
 impl ReleaseQueue {
-    /// Starts the task. It ends when this is dropped and the last errand is done, or with the runtime.
+    /// Starts the task. It ends when the queue is dropped and empty, or with the runtime.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a task that dies closes the channel, and every errand after that is counted as undone"
+        reason = "if the task dies, the channel closes and every later release is counted as failed"
     )]
     pub(super) fn start(store: Arc<RedisStore>) -> Self {
         let (sender, mut receiver) = mpsc::channel::<BackgroundRelease>(MAX_QUEUED_RELEASES);
@@ -53,14 +53,14 @@ impl ReleaseQueue {
         }
     }
 
-    /// Leaves an errand, or leaves it to time where there are too many. Never waits.
+    /// Enqueues a release, or counts it as failed if the queue is full. Never blocks.
     pub(super) fn enqueue(&self, errand: BackgroundRelease) {
         if self.sender.try_send(errand).is_err() {
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How many were left to time.
+    /// How many releases failed or were dropped.
     pub(super) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -73,9 +73,9 @@ impl BackgroundRelease {
         let checks: Vec<_> = self
             .ops
             .iter()
-            .map(|(ruled, op)| QuotaCheck {
+            .map(|(limit, op)| QuotaCheck {
                 key,
-                limit: ruled,
+                limit,
                 op: *op,
             })
             .collect();
@@ -84,14 +84,14 @@ impl BackgroundRelease {
     }
 }
 
-/// Asks where no single answer matters.
+/// Decides a batch whose replies are not needed.
 pub(super) async fn decide_ignoring_replies(
     store: &RedisStore,
     checks: &[QuotaCheck<'_>],
 ) -> Result<(), StoreError> {
-    let mut answers = [StoreReply::EMPTY; MAX_CHECKS];
-    // Callers have at most as many limits as fit; what does not is refused by the store.
-    let room = answers.len().min(checks.len());
-    let answers = answers.get_mut(..room).unwrap_or_default();
-    store.decide(checks, answers).await.map(|_verdict| ())
+    let mut replies = [StoreReply::EMPTY; MAX_CHECKS];
+    // Callers pass at most `MAX_CHECKS` checks; the store refuses more.
+    let room = replies.len().min(checks.len());
+    let replies = replies.get_mut(..room).unwrap_or_default();
+    store.decide(checks, replies).await.map(|_verdict| ())
 }

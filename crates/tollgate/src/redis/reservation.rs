@@ -1,4 +1,4 @@
-//! Charging an estimate now and the real cost later, remembered by the server: whoever knows the id can settle it, once.
+//! Reservations that Redis stores: charge an estimate now; any process that knows the id can settle it, once.
 //!
 //! Must not know: what the work is, how calls are made.
 
@@ -15,49 +15,49 @@ use crate::admission::Admission;
 use crate::error::Error;
 use crate::key::{AsKey, OwnedKey};
 
-/// An estimate that was charged, to be corrected once.
+/// A charged estimate. Correct it once with [`settle`](Self::settle) or [`cancel`](Self::cancel).
 ///
-/// The server remembers it by its [id](Self::id) for as long as the limiter's [hold](super::Builder::hold), so another
-/// process, or this one after a crash, can settle it with [`Limiter::settle`]. Dropping it keeps the estimate charged.
+/// Redis stores it by its [id](Self::id) for the limiter's [hold](super::LimiterBuilder::hold), so another process, or this
+/// one after a crash, can settle it with [`Limiter::settle`]. Dropping it keeps the estimate charged.
 #[must_use = "a reservation stays charged as estimated until it is settled or cancelled"]
 pub struct Reservation {
     shared: Arc<RedisLimiterInner>,
     key: OwnedKey,
     id: ReservationId,
-    allowed: Admission,
+    admission: Admission,
 }
 
-/// What settling or cancelling a reservation came to. Repeating it is safe: only the first call changes anything.
+/// The result of settling or cancelling a reservation. Repeating the call is safe: only the first call changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettlementOutcome {
     /// The charge was corrected by this call.
     Done,
-    /// It was settled or cancelled before, and nothing changed: this is how a repeated call answers.
+    /// The reservation was settled or cancelled before. A repeated call returns this. Nothing changed.
     AlreadyClosed,
-    /// It was held too long and stays charged. Nothing changed.
+    /// The hold has expired, so the estimate stays charged. Nothing changed.
     Expired,
-    /// The server knows of no such reservation under this key. Nothing changed.
+    /// Redis has no such reservation for this key. Nothing changed.
     Unknown,
 }
 
 impl Limiter {
-    /// Charges an estimate like [`spend`](Self::spend), to be corrected when the real cost is known.
+    /// Charges an estimate like [`spend`](Self::spend). Correct it when the actual cost is known.
     ///
-    /// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped), under an id that
-    /// nobody knows; [`reserve_as`](Self::reserve_as) has one that the caller knows.
+    /// Dropping the future in the middle of the call [may leave its charge](super#when-a-future-is-dropped), and the caller
+    /// does not know its id. With [`reserve_as`](Self::reserve_as) the caller chooses the id.
     ///
     /// # Errors
-    /// A limit denies, also because [too many](super::Remembering::most) reservations are remembered for this key; the
+    /// A limit denies, also because this key has [too many](super::ReservationRetention::max_records) stored reservations; the
     /// key is too long; or the server did not decide.
     pub async fn reserve(&self, key: impl AsKey, estimate: u64) -> Result<Reservation, Error> {
         let id = ReservationId(random::random_id());
         self.reserve_as(key, id, estimate).await
     }
 
-    /// Like [`reserve`](Self::reserve), under an id that the caller chose: the only charge that may be repeated when its
-    /// answer was [lost](Error::may_have_charged). A reservation that was made before answers yes, with what it was
-    /// charged then, and nothing is charged again.
+    /// Like [`reserve`](Self::reserve), with an id that the caller chooses. This is the only charge that may be repeated when
+    /// its reply was [lost](Error::may_have_charged). If the reservation exists, the call returns the cost that was charged
+    /// then and charges nothing.
     ///
     /// # Errors
     /// As for [`reserve`](Self::reserve).
@@ -73,21 +73,21 @@ impl Limiter {
             cost: estimate,
             hold: self.shared.hold,
         };
-        let mut allowed = self.shared.decide(&key, estimate, op).await?;
-        // What an earlier call charged may not be what this one asks for.
-        allowed.set_cost_to_receipts();
+        let mut admission = self.shared.decide(&key, estimate, op).await?;
+        // An earlier call with this id may have charged another cost than this call requests.
+        admission.set_cost_to_receipts();
         Ok(Reservation {
             shared: Arc::clone(&self.shared),
             key: OwnedKey::from_key(&key),
             id,
-            allowed,
+            admission,
         })
     }
 
-    /// Settles a reservation of which only the key and the id are known. See [`Reservation::settle`].
+    /// Settles a reservation by its key and id. See [`Reservation::settle`].
     ///
     /// # Errors
-    /// The key is too long, or the server did not decide. It is safe to try again.
+    /// The key is too long, or the server did not decide. It is safe to retry.
     pub async fn settle(
         &self,
         key: impl AsKey,
@@ -98,10 +98,10 @@ impl Limiter {
         self.shared.close(&key.as_key()?, op).await
     }
 
-    /// Gives a reservation back of which only the key and the id are known. See [`Reservation::cancel`].
+    /// Cancels a reservation by its key and id. See [`Reservation::cancel`].
     ///
     /// # Errors
-    /// The key is too long, or the server did not decide. It is safe to try again.
+    /// The key is too long, or the server did not decide. It is safe to retry.
     pub async fn cancel(
         &self,
         key: impl AsKey,
@@ -114,9 +114,9 @@ impl Limiter {
 
 impl RedisLimiterInner {
     async fn close(&self, key: &store::StoreKey<'_>, op: Op) -> Result<SettlementOutcome, Error> {
-        let allowed = self.decide(key, 0, op).await?;
-        let mut notes = allowed.limits_with_replies().map(|(_, answer)| answer.note);
-        // The limits of one limiter are reserved and closed together; the first that says otherwise is told.
+        let admission = self.decide(key, 0, op).await?;
+        let mut notes = admission.limits_with_replies().map(|(_, reply)| reply.note);
+        // All limits of a limiter are reserved and closed together, so the first note that is not plain stands for all.
         Ok(match notes.find(|note| *note != ReplyNote::Plain) {
             Some(ReplyNote::AlreadyClosed) => SettlementOutcome::AlreadyClosed,
             Some(ReplyNote::ReservationExpired) => SettlementOutcome::Expired,
@@ -127,20 +127,19 @@ impl RedisLimiterInner {
 }
 
 impl Reservation {
-    /// What was charged, and where the limits stood then.
-    pub const fn allowed(&self) -> &Admission {
-        &self.allowed
+    /// What was charged, and the status of the limits at that time.
+    pub const fn admission(&self) -> &Admission {
+        &self.admission
     }
 
-    /// What the server knows it by. Write it down, with the key, where it outlives the process.
+    /// The id of the reservation in Redis. To settle it after a crash, store it with the key.
     #[must_use]
     pub const fn id(&self) -> ReservationId {
         self.id
     }
 
-    /// Corrects the charge to what the work really cost. Less is given back; more is charged whether or not it is there,
-    /// down to the overdraft, because the work is done. Takes `&self` because it may be repeated: after an error, whether
-    /// or not it [may have](Error::may_have_charged) been carried out.
+    /// Corrects the charge to the actual cost. A lower cost is refunded. A higher cost is charged even if it is not available,
+    /// down to the overdraft, because the work is done. Takes `&self`, so that the call can be repeated after any error.
     ///
     /// # Errors
     /// The server did not decide.
@@ -149,7 +148,7 @@ impl Reservation {
         self.close(Op::SettleReserved { id, actual }).await
     }
 
-    /// Gives the charge back: the work was not done. May be repeated like [`settle`](Self::settle).
+    /// Refunds the whole charge, because the work was not done. May be repeated like [`settle`](Self::settle).
     ///
     /// # Errors
     /// The server did not decide.
@@ -168,7 +167,7 @@ impl fmt::Debug for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation")
             .field("id", &self.id)
-            .field("allowed", &self.allowed)
+            .field("admission", &self.admission)
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for room over Redis, on tokio's timer: with a maximum, or in line with the others of this process.
+//! `wait` and `until_ready` over Redis, on tokio's timer.
 //!
 //! Must not know: how calls are made.
 
@@ -16,15 +16,15 @@ use crate::key::{AsKey, OwnedKey};
 use crate::operations::settlement_ops;
 
 impl Limiter {
-    /// Waits until one unit is there, but at most `max`, and spends it. If it is known from the start that `max` is not
-    /// enough, answers at once. Nothing is charged unless the answer is yes.
+    /// Waits until one unit is available, for at most `max`, and spends it. Returns an error at once if `max` is too short.
+    /// Charges nothing unless it returns `Ok`.
     ///
-    /// Callers are in no order. Dropping the future while it sleeps charges nothing, and gives a place in a queue back; in
-    /// the middle of a call the charge may be made all the same, as in every verb.
+    /// Callers are not queued. Dropping the future while it sleeps charges nothing and releases a slot in a queue. Dropping it
+    /// during a call [may leave a charge](super#when-a-future-is-dropped).
     ///
     /// # Errors
-    /// The time is too short, the cost is never admitted, the key is too long, or the server did not decide. Waiting ends
-    /// with the first call that fails.
+    /// `max` is too short, a limit of zero never admits, the key is too long, or the server did not decide. The first call
+    /// that fails ends the wait.
     pub async fn wait(&self, key: impl AsKey, max: Duration) -> Result<Admission, Error> {
         self.wait_n(key, 1, max).await
     }
@@ -39,18 +39,18 @@ impl Limiter {
         cost: u64,
         max: Duration,
     ) -> Result<Admission, Error> {
-        // A time that cannot be told is no maximum.
+        // A deadline beyond the range of `Instant` is no deadline.
         let deadline = Instant::now().checked_add(max);
         self.shared.wait_until(&key.as_key()?, cost, deadline).await
     }
 
-    /// Waits until one unit is there, and spends it. There is no maximum; see [`wait`](Self::wait) for one.
+    /// Waits until one unit is available and spends it. There is no deadline; see [`wait`](Self::wait) for one.
     ///
-    /// Callers of *this process* who wait for the same key go in the order in which they were first polled. Between
-    /// processes there is no order: whoever asks first when there is room gets it.
+    /// Callers of *this process* that wait for the same key are admitted in the order in which they were first polled. Callers
+    /// of different processes are not ordered.
     ///
     /// # Errors
-    /// A limit of zero never has room; too many are waiting; the key is too long; or the server did not decide.
+    /// A limit of zero never admits; too many callers are waiting; the key is too long; or the server did not decide.
     pub async fn until_ready(&self, key: impl AsKey) -> Result<Admission, Error> {
         self.until_ready_n(key, 1).await
     }
@@ -58,11 +58,12 @@ impl Limiter {
     /// Like [`until_ready`](Self::until_ready), for `cost` units.
     ///
     /// # Errors
-    /// The cost is never admitted; too many are waiting; the key is too long; or the server did not decide.
+    /// The cost exceeds what a limit ever admits; too many callers are waiting; the key is too long; or the server did not
+    /// decide.
     pub async fn until_ready_n(&self, key: impl AsKey, cost: u64) -> Result<Admission, Error> {
         let key = key.as_key()?;
         let place = self.shared.wait_queues.join(&key)?;
-        // Tokio's mutex is fair: it lets waiters in by the order in which they asked.
+        // Tokio's mutex is fair: it admits waiters in the order in which they called `lock`.
         let _turn = place.turn.lock().await;
         self.shared.wait_until(&key, cost, None).await
     }
@@ -80,46 +81,50 @@ impl RedisLimiterInner {
             None => Duration::MAX,
         };
         loop {
-            let denied = match self.decide(key, cost, Op::Spend(cost)).await {
-                Ok(allowed) if allowed.wait().is_zero() => return Ok(allowed),
-                // A place in a queue is ours from now on; only the time has to pass.
-                Ok(allowed) if allowed.wait() <= left() => {
-                    let time = allowed.wait();
-                    let mut held = PendingQueueSlot::new(self, key, &allowed);
+            let denial = match self.decide(key, cost, Op::Spend(cost)).await {
+                Ok(admission) if admission.wait().is_zero() => return Ok(admission),
+                // The charge is made. The caller only has to wait for its slot in the queue.
+                Ok(admission) if admission.wait() <= left() => {
+                    let time = admission.wait();
+                    let mut held = PendingQueueSlot::new(self, key, &admission);
                     tokio::time::sleep(time).await;
                     held.release = None;
-                    return Ok(allowed);
+                    return Ok(admission);
                 }
-                Ok(allowed) => {
-                    self.settle(key, &allowed, 0).await?;
-                    return Err(allowed.to_denial(cost).into());
+                Ok(admission) => {
+                    self.settle(key, &admission, 0).await?;
+                    return Err(admission.to_denial(cost).into());
                 }
-                Err(Error::Denied(denied)) => denied,
+                Err(Error::Denied(denial)) => denial,
                 Err(error) => return Err(error),
             };
-            match denied.retry_after() {
+            match denial.retry_after() {
                 Some(time) if time <= left() => {
                     tokio::time::sleep(self.sleeper.with_jitter(time).min(left())).await;
                 }
-                _ => return Err(denied.into()),
+                _ => return Err(denial.into()),
             }
         }
     }
 }
 
-/// A place in a queue that is given back unless its turn comes.
+/// A slot in a leaky-bucket queue. Dropping it before the wait ends releases the slot.
 struct PendingQueueSlot<'a> {
     shared: &'a RedisLimiterInner,
     release: Option<BackgroundRelease>,
 }
 
 impl<'a> PendingQueueSlot<'a> {
-    fn new(shared: &'a RedisLimiterInner, key: &store::StoreKey<'_>, allowed: &Admission) -> Self {
-        let rules = shared.active_limits();
-        let parts = settlement_ops(&rules, allowed, 0);
+    fn new(
+        shared: &'a RedisLimiterInner,
+        key: &store::StoreKey<'_>,
+        admission: &Admission,
+    ) -> Self {
+        let limits = shared.active_limits();
+        let parts = settlement_ops(&limits, admission, 0);
         let errand = BackgroundRelease {
             key: OwnedKey::from_key(key),
-            ops: parts.map(|(ruled, op)| (*ruled, op)).collect(),
+            ops: parts.map(|(limit, op)| (*limit, op)).collect(),
         };
         Self {
             shared,

@@ -181,7 +181,7 @@ fn a_long_key_is_an_error_and_neither_cut_nor_skipped() {
     let longer = vec![b'x'; MAX_KEY_LEN + 1];
     let error = limiter.check(&longer).unwrap_err();
     assert!(matches!(error, Error::KeyTooLong(_)), "{error}");
-    assert!(error.denied().is_none());
+    assert!(error.denial().is_none());
     assert_eq!(
         error.to_string(),
         "key: 1025 bytes are too long: the longest key has 1024"

@@ -101,7 +101,7 @@ fn a_reservation_is_settled_at_the_real_cost() {
         .unwrap();
     let left = || limiter.peek("team").unwrap().tightest().remaining;
     let reserved = limiter.reserve("team", 800).unwrap();
-    assert_eq!((reserved.allowed().cost(), left()), (800, 200));
+    assert_eq!((reserved.admission().cost(), left()), (800, 200));
     reserved.settle(300).unwrap();
     assert_eq!(left(), 700);
     limiter.reserve("team", 600).unwrap().cancel().unwrap();

@@ -1,6 +1,6 @@
-//! What can be set about how much a server takes on, and how it stops.
+//! Settings of capacity and shutdown.
 //!
-//! Must not know: what is done with it.
+//! Must not know: what the settings do.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tollgate_policy::grammar::parse_duration;
 
 use super::parse_at_least_one;
 
-/// Nobody waits longer than this for a server to stop.
+/// The largest drain delay and drain timeout.
 const MAX_DRAIN: Duration = Duration::from_secs(3_600);
-/// More threads than any machine has cores.
+/// The largest number of worker threads.
 const MAX_THREADS: usize = 1_024;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Capacity")]
 pub(crate) struct CapacityOptions {
-    /// Connections that each listener has open at the same time; further ones are closed at once
+    /// Open connections per listener. Further connections are closed at once
     #[arg(
         long,
         value_name = "N",
@@ -25,7 +25,8 @@ pub(crate) struct CapacityOptions {
         env = "TOLLGATE_MAX_CONNECTIONS"
     )]
     pub(crate) max_connections: usize,
-    /// Requests of gateways that are held back at the same time until they may go on; of further ones that would have to wait, `on_store_failure` of their limits decides
+    /// Gateway requests that may wait at the same time for a limit with `wait`. For a request beyond that, `on_store_failure` of its
+    /// limit decides
     #[arg(
         long,
         value_name = "N",
@@ -33,7 +34,7 @@ pub(crate) struct CapacityOptions {
         env = "TOLLGATE_MAX_WAITING"
     )]
     pub(crate) max_waiting: usize,
-    /// Keys in use at the same time that memory is set aside for, about 50 bytes each
+    /// Keys that the memory store holds at the same time, about 50 bytes each
     #[arg(
         long,
         value_name = "N",
@@ -41,7 +42,7 @@ pub(crate) struct CapacityOptions {
         env = "TOLLGATE_KEYS"
     )]
     pub(crate) keys: usize,
-    /// Threads that answer; without it as many as the machine has cores
+    /// Worker threads. Default: one per CPU core
     #[arg(
         long,
         value_name = "N",
@@ -54,7 +55,8 @@ pub(crate) struct CapacityOptions {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Stopping")]
 pub(crate) struct DrainOptions {
-    /// How long the server says that it is not ready, and still takes connections, before it stops listening: time for load balancers to notice
+    /// Time between the stop signal and the end of listening. Meanwhile /readyz returns 503 and connections are still accepted, so that
+    /// load balancers can remove this server
     #[arg(
         long,
         value_name = "DURATION",
@@ -63,7 +65,7 @@ pub(crate) struct DrainOptions {
         env = "TOLLGATE_DRAIN_DELAY"
     )]
     pub(crate) drain_delay: Duration,
-    /// How long open connections may take to finish after that; a second signal cuts them at once
+    /// Time that open connections have to finish after that. A second signal closes them at once
     #[arg(
         long,
         value_name = "DURATION",
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_delay_is_a_delay_too_and_an_hour_is_the_longest() {
+    fn a_drain_time_is_at_least_zero_and_at_most_an_hour() {
         assert_eq!(parse_drain("0s"), Ok(Duration::ZERO));
         assert_eq!(parse_drain("0"), Ok(Duration::ZERO));
         assert_eq!(parse_drain("1m30s"), Ok(Duration::from_secs(90)));
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_has_to_do_the_work() {
+    fn the_number_of_threads_is_bounded() {
         assert_eq!(parse_threads("1"), Ok(1));
         assert!(
             parse_threads("0").is_err()

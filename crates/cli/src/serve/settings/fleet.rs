@@ -1,6 +1,6 @@
-//! What can be set about the store that several nodes share.
+//! Settings of the fleet and of the Redis that its nodes share.
 //!
-//! Must not know: how it is reached, what is shared.
+//! Must not know: how Redis is reached, what is shared.
 
 use std::error::Error;
 use std::fmt;
@@ -20,15 +20,17 @@ use tollgate_store::register::FleetName;
 
 use super::{parse_at_least_one, read_variable};
 
-/// The password itself, for those who keep it in the environment.
+/// The variable with the password itself.
 const PASSWORD_VARIABLE: &str = "TOLLGATE_REDIS_PASSWORD";
-/// Whoever asks has long gone on after this.
+/// The largest deadline of a call to Redis.
 const MAX_DEADLINE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Fleet")]
 pub(crate) struct FleetOptions {
-    /// The Redis or Valkey that all nodes count in, so that N of them do not mean N times the limit: `redis://host:port`, `redis+unix:///path`, `redis+sentinel://host:port,…/master`, `redis+cluster://host:port,…` or `redis+shards://name=host:port,…`; `rediss` for TLS. Needs a fleet secret. Without it every process counts by itself
+    /// Redis or Valkey that all nodes share, so that the fleet enforces each limit once and not once per node: `redis://host:port`,
+    /// `redis+unix:///path`, `redis+sentinel://host:port,…/master`, `redis+cluster://host:port,…` or `redis+shards://name=host:port,…`;
+    /// `rediss` for TLS. Requires a fleet secret. Default: each process counts by itself
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -36,7 +38,7 @@ pub(crate) struct FleetOptions {
         hide_env_values = true
     )]
     redis: Option<RedisAddress>,
-    /// The user to log in to Redis as
+    /// User name for Redis
     #[arg(
         long,
         value_name = "NAME",
@@ -44,7 +46,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_USER"
     )]
     redis_user: Option<String>,
-    /// A file with the password for Redis, which may change while the server runs; or the password itself in TOLLGATE_REDIS_PASSWORD
+    /// File with the password for Redis. The file may change while the server runs. Alternative: the password in TOLLGATE_REDIS_PASSWORD
     #[arg(
         long,
         value_name = "FILE",
@@ -52,7 +54,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_PASSWORD_FILE"
     )]
     redis_password_file: Option<PathBuf>,
-    /// The user to log in to sentinels as
+    /// User name for Redis Sentinel
     #[arg(
         long,
         value_name = "NAME",
@@ -60,7 +62,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_SENTINEL_USER"
     )]
     redis_sentinel_user: Option<String>,
-    /// A file with the password for sentinels, if they want one
+    /// File with the password for Redis Sentinel
     #[arg(
         long,
         value_name = "FILE",
@@ -68,7 +70,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_SENTINEL_PASSWORD_FILE"
     )]
     redis_sentinel_password_file: Option<PathBuf>,
-    /// Authorities of the certificates of Redis, in PEM; without it the system's are trusted
+    /// CA certificates for TLS to Redis, in PEM. Default: the CAs of the system
     #[arg(
         long,
         value_name = "FILE",
@@ -76,7 +78,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_CA"
     )]
     redis_ca: Option<PathBuf>,
-    /// The certificate to show to Redis, in PEM
+    /// Client certificate for TLS to Redis, in PEM
     #[arg(
         long,
         value_name = "FILE",
@@ -84,7 +86,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_CERT"
     )]
     redis_cert: Option<PathBuf>,
-    /// That certificate's private key, in PEM and not encrypted
+    /// Private key of that certificate, in PEM and not encrypted
     #[arg(
         long,
         value_name = "FILE",
@@ -92,7 +94,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_KEY"
     )]
     redis_key: Option<PathBuf>,
-    /// The longest that a decision waits for Redis; then this node decides by itself. At most 10s
+    /// Deadline of a call to Redis. After it the node decides by itself. At most 10s
     #[arg(
         long,
         value_name = "DURATION",
@@ -101,7 +103,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_DEADLINE"
     )]
     redis_deadline: Duration,
-    /// Connections to each server, each of which carries many calls at a time
+    /// Connections to each Redis server. Calls are pipelined on them
     #[arg(
         long,
         value_name = "N",
@@ -110,7 +112,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_CONNECTIONS"
     )]
     redis_connections: usize,
-    /// Calls of Redis under way at once; what would be one more is decided by this node
+    /// Calls to Redis in flight at the same time. The node decides further requests by itself
     #[arg(
         long,
         value_name = "N",
@@ -119,7 +121,7 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_REDIS_MOST_IN_FLIGHT"
     )]
     redis_most_in_flight: usize,
-    /// What the fleet is called, the same on all of its nodes: those of one name see each other in the Redis that they share
+    /// Name of the fleet. Nodes with the same name on the same Redis form one fleet
     #[arg(
         long,
         value_name = "NAME",
@@ -127,7 +129,8 @@ pub(crate) struct FleetOptions {
         env = "TOLLGATE_FLEET_NAME"
     )]
     fleet_name: FleetName,
-    /// How many nodes there are: while Redis is away and nobody has been seen, each admits half of a limit divided by this
+    /// Number of nodes, used while Redis is unreachable and before the node has seen others. Each node then admits half of each limit
+    /// divided by this number
     #[arg(
         long,
         value_name = "N",
@@ -137,17 +140,17 @@ pub(crate) struct FleetOptions {
     fleet_nodes: Option<NonZeroU32>,
 }
 
-/// An address that may hold a password, and so is never shown.
+/// An address that may contain a password, so `Debug` hides it.
 #[derive(Clone)]
 struct RedisAddress(String);
 
 impl FleetOptions {
-    /// Whether states are shared at all.
+    /// Whether `--redis` is set.
     pub(crate) const fn has_redis(&self) -> bool {
         self.redis.is_some()
     }
 
-    /// How this node takes part in its fleet.
+    /// The settings of this node's membership.
     pub(crate) fn membership(&self) -> MembershipSettings {
         let mut settings = MembershipSettings::default();
         settings.fleet = self.fleet_name.clone();
@@ -155,7 +158,7 @@ impl FleetOptions {
         settings
     }
 
-    /// How the store is reached, if there is one.
+    /// The options of the Redis connection, if `--redis` is set.
     pub(crate) fn redis_options(
         &self,
         secret: KeyHashSecret,
@@ -190,12 +193,12 @@ impl FleetOptions {
         Ok(
             match (&self.redis_password_file, environment(PASSWORD_VARIABLE)) {
                 (Some(_), Some(_)) => {
-                    let why = "is set and so is --redis-password-file; which of the two is meant?";
-                    return Err(format!("{PASSWORD_VARIABLE} {why}").into());
+                    let message = "and --redis-password-file are both set; set one";
+                    return Err(format!("{PASSWORD_VARIABLE} {message}").into());
                 }
                 (Some(path), None) => {
                     let file = PasswordFile::new(username, path);
-                    // A file that is not there is a mistake now; later it may be just being replaced.
+                    // At startup a missing file is an error. Later it may be missing for a moment while it is replaced.
                     file.current()
                         .map_err(|error| read_error("--redis-password-file", path, &error))?;
                     Some(Arc::new(file))
@@ -205,7 +208,9 @@ impl FleetOptions {
                     password,
                 }))),
                 (None, None) if username.is_some() => {
-                    return Err("--redis-user takes a password: set --redis-password-file".into());
+                    return Err(
+                        "--redis-user requires a password: set --redis-password-file".into(),
+                    );
                 }
                 (None, None) => None,
             },
@@ -213,7 +218,7 @@ impl FleetOptions {
     }
 }
 
-/// Credentials that stay as they are.
+/// Credentials that do not change.
 #[derive(Debug)]
 struct StaticCredentials(Credentials);
 
@@ -230,7 +235,7 @@ fn read_pem(path: impl AsRef<Path>) -> Result<Vec<u8>, Box<dyn Error>> {
 }
 
 fn read_error(what: &str, path: &Path, error: &std::io::Error) -> Box<dyn Error> {
-    format!("cannot read {what}, {}: {error}", path.display()).into()
+    format!("cannot read {what} file={}: {error}", path.display()).into()
 }
 
 impl FromStr for RedisAddress {
@@ -281,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_password_is_never_shown_and_comes_from_one_place() {
+    fn the_password_is_never_shown_and_has_one_source() {
         let fleet = parsed(&["--redis", "redis://me:opensesame@a:1", "--redis-user", "u"]);
         assert!(!format!("{fleet:?}").contains("opensesame"));
         let named = fleet.credentials(|_| Some("opensesame".to_owned()));
@@ -298,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_and_counts_have_bounds() {
+    fn deadlines_and_node_counts_have_bounds() {
         assert_eq!(parse_deadline("15ms"), Ok(Duration::from_millis(15)));
         assert!(parse_deadline("11s").is_err() && parse_deadline("15").is_err());
         assert!(parse_nodes("0").is_err() && parse_nodes("x").is_err() && parse_nodes("3").is_ok());

@@ -1,6 +1,6 @@
-//! Where secrets come from: files, or the environment, but never the command line, which every user of the machine can read.
+//! Secrets come from files or the environment, never from the command line, which every user of the machine can read.
 //!
-//! Must not know: what secrets are good for.
+//! Must not know: what the secrets are used for.
 
 use std::error::Error;
 use std::fmt;
@@ -10,25 +10,26 @@ use std::path::{Path, PathBuf};
 
 use tollgate_service::{InvalidSecret, Secret};
 
-/// A file that is longer holds something else.
+/// The longest secret file that is read.
 const MAX_SECRET_BYTES: u64 = 4_096;
-/// The secrets themselves, for those who keep them in the environment.
+/// The variables with the secrets themselves.
 const FLEET_SECRET: &str = "TOLLGATE_FLEET_SECRET";
 const RESP_PASSWORD: &str = "TOLLGATE_RESP_PASSWORD";
 
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Secrets")]
 pub(crate) struct SecretFiles {
-    /// A file with the secret that keys every digest, at least 16 bytes, the same on all nodes of a fleet; or the secret itself in TOLLGATE_FLEET_SECRET. Without it each process draws its own
+    /// File with the fleet secret, at least 16 bytes, the same on all nodes. It keys all digests of client keys. Alternative: the secret
+    /// in TOLLGATE_FLEET_SECRET. Default: a random secret per process
     #[arg(long, value_name = "FILE", env = "TOLLGATE_FLEET_SECRET_FILE")]
     fleet_secret_file: Option<PathBuf>,
-    /// A file with the password that Redis clients have to give (AUTH); or the password itself in TOLLGATE_RESP_PASSWORD
+    /// File with the password that Redis clients must send with AUTH. Alternative: the password in TOLLGATE_RESP_PASSWORD
     #[arg(long, value_name = "FILE", env = "TOLLGATE_RESP_PASSWORD_FILE")]
     resp_password_file: Option<PathBuf>,
 }
 
 impl SecretFiles {
-    /// What keys every digest, if the nodes of a fleet share it.
+    /// The fleet secret, if one is set.
     pub(crate) fn fleet_secret(&self) -> Result<Option<Secret>, SecretError> {
         let file = self.fleet_secret_file.as_deref();
         match read_secret(file, FLEET_SECRET, read_variable)? {
@@ -39,7 +40,7 @@ impl SecretFiles {
         }
     }
 
-    /// The password of Redis clients, if they need one.
+    /// The password of Redis clients, if one is set.
     pub(crate) fn resp_password(&self) -> Result<Option<String>, SecretError> {
         let found = read_secret(
             self.resp_password_file.as_deref(),
@@ -53,12 +54,12 @@ impl SecretFiles {
     }
 }
 
-/// What the environment says under a name.
+/// Reads an environment variable.
 pub(crate) fn read_variable(name: &'static str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// A secret out of a file or the environment, but not both.
+/// Reads a secret from a file or a variable. It is an error if both are set.
 pub(crate) fn read_secret(
     file: Option<&Path>,
     name: &'static str,
@@ -67,7 +68,7 @@ pub(crate) fn read_secret(
     match (file, environment(name)) {
         (Some(_), Some(_)) => Err(SecretError::Ambiguous(name)),
         (Some(path), None) => read_secret_file(path).map(Some),
-        (None, word) => Ok(word),
+        (None, secret) => Ok(secret),
     }
 }
 
@@ -79,7 +80,7 @@ fn read_secret_file(path: &Path) -> Result<String, SecretError> {
     file.take(MAX_SECRET_BYTES)
         .read_to_string(&mut text)
         .map_err(unreadable)?;
-    // Editors and `echo` end files with a line.
+    // Editors and `echo` end a file with a newline.
     Ok(text.trim_end().to_owned())
 }
 
@@ -90,14 +91,14 @@ fn warn_if_world_readable(path: &Path, file: &File) {
     let mode = file.metadata().map_or(0, |about| about.mode());
     if mode & 0o007 != 0 {
         let path = path.display();
-        tracing::warn!(%path, "every user of this machine can read this secret; chmod 600 it");
+        tracing::warn!(%path, "secret file is readable by every user; run chmod 600");
     }
 }
 
 #[cfg(not(unix))]
 fn warn_if_open_to_all(_path: &Path, _file: &File) {}
 
-/// Why a secret cannot be had. What was read is not repeated.
+/// Why a secret cannot be read. Messages never contain the secret.
 #[derive(Debug)]
 pub(crate) enum SecretError {
     Unreadable(PathBuf, io::Error),
@@ -110,13 +111,13 @@ impl fmt::Display for SecretError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(path, error) => {
-                write!(f, "cannot read the secret in {}: {error}", path.display())
+                write!(f, "cannot read secret file={}: {error}", path.display())
             }
             Self::Ambiguous(name) => write!(
                 f,
-                "{name} is set and so is the file for the same secret; which of the two is meant?"
+                "{name} and the file for the same secret are both set; set one"
             ),
-            Self::Fleet(error) => write!(f, "the secret of the fleet: {error}"),
+            Self::Fleet(error) => write!(f, "the fleet secret is not valid: {error}"),
             Self::Empty(what) => write!(f, "{what} is empty"),
         }
     }

@@ -1,6 +1,6 @@
-//! What can be set about TLS.
+//! Settings of TLS.
 //!
-//! Must not know: how it is spoken.
+//! Must not know: how TLS works.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,8 @@ use tollgate_server::listen::TlsFiles;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct TlsOptions {
-    /// The certificate to show, followed by those between it and its authority, in PEM. Changed files are put in force at once if they are right; SIGHUP looks at them too. Unix sockets stay plain
+    /// Server certificate with its intermediate certificates, in PEM. Tollgate reloads the files when they change and on SIGHUP, and
+    /// keeps the old ones if the new ones are invalid. Unix sockets never use TLS
     #[arg(
         long,
         value_name = "FILE",
@@ -18,7 +19,7 @@ pub(crate) struct TlsOptions {
         env = "TOLLGATE_TLS_CERT"
     )]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The certificate's private key, in PEM and not encrypted
+    /// Private key of the certificate, in PEM and not encrypted
     #[arg(
         long,
         value_name = "FILE",
@@ -26,7 +27,7 @@ pub(crate) struct TlsOptions {
         env = "TOLLGATE_TLS_KEY"
     )]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Authorities of clients' certificates, in PEM: whoever shows none of theirs is turned away
+    /// CA certificates for client certificates, in PEM. If set, clients without a certificate of these CAs are refused
     #[arg(
         long,
         value_name = "FILE",
@@ -34,7 +35,7 @@ pub(crate) struct TlsOptions {
         env = "TOLLGATE_TLS_CLIENT_CA"
     )]
     pub(crate) tls_client_ca: Option<PathBuf>,
-    /// The listeners that speak TLS, separated by commas; the others stay plain
+    /// Listeners that use TLS, separated by commas
     #[arg(
         long,
         value_name = "LISTENERS",
@@ -45,7 +46,7 @@ pub(crate) struct TlsOptions {
     pub(crate) tls_listeners: Vec<TlsListener>,
 }
 
-/// A listener that can speak TLS.
+/// A listener that can use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TlsListener {
     Api,
@@ -55,9 +56,9 @@ pub(crate) enum TlsListener {
 }
 
 impl TlsOptions {
-    /// The files, if TLS is to be spoken at all.
+    /// The files, if TLS is enabled.
     pub(crate) fn files(&self) -> Option<TlsFiles> {
-        // One is not accepted without the other.
+        // clap requires both or none.
         let (certificate, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
         Some(TlsFiles {
             certificate,

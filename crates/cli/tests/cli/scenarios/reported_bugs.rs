@@ -63,8 +63,12 @@ fn a_reset_never_wobbles_across_the_boundary_of_a_second() {
 limits: [{ name: window, key: header.x-api-key, rate: 1000/day, algorithm: fixed_window }]
 ";
     let _alone = run_exclusively();
-    let rig =
-        TestFleet::start_with_policy(POLICY, 2, &[LONG_DEADLINE, "--words=x-ratelimit-epoch"], 1);
+    let rig = TestFleet::start_with_policy(
+        POLICY,
+        2,
+        &[LONG_DEADLINE, "--headers=x-ratelimit-epoch"],
+        1,
+    );
     let mut clients: Vec<Client> = rig.servers.iter().map(|s| Client::new(s.http)).collect();
     let began = tollgate_testkit::clock::monotonic();
     let mut resets: Vec<String> = Vec::new();

@@ -68,7 +68,7 @@ impl Server {
         };
         Self {
             http: address("listening on http://"),
-            admin: address("admin pages on http://"),
+            admin: address("admin listener on http://"),
             process,
         }
     }

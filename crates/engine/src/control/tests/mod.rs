@@ -19,7 +19,7 @@ use crate::{DenialReason, Engine, StateStore, Verdict};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_policy::model::{
     Algorithm, Amount, LimitRule, Located, Mode, Penalty, Percent, Policy, QuotaSpec,

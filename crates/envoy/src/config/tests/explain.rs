@@ -1,9 +1,9 @@
-//! What is said about each kind of rule.
+//! The explanation of each kind of rule.
 
 use super::test_server::TestServer;
 
 #[test]
-fn every_rule_has_its_line() {
+fn every_kind_of_rule_is_explained_in_a_line() {
     let server = TestServer::from_text(
         "
 domain: edge

@@ -1,4 +1,4 @@
-//! What is counted, for whom, and for how long.
+//! Counting: windows, values, hits and overrides.
 
 use tollgate_core::Timestamp;
 
@@ -46,9 +46,9 @@ fn every_unit_has_its_length() {
 fn parts_of_a_second_are_rounded_up() {
     let mut server = one("key: k, rate_limit: { unit: minute, requests_per_unit: 2 }");
     let now = Timestamp::from_nanos(59_400_000_000);
-    let told = TestRequest::parse("d", "k=v")
+    let reply = TestRequest::parse("d", "k=v")
         .with(|request| server.decide(now, request, |_, reply| format_reply(reply)));
-    assert_eq!(told, "OK: OK 1/2 minute 1s");
+    assert_eq!(reply, "OK: OK 1/2 minute 1s");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn without_a_value_every_value_counts_by_itself() {
 }
 
 #[test]
-fn with_a_pattern_too_unless_the_threshold_is_shared() {
+fn with_a_pattern_every_value_counts_by_itself_unless_the_threshold_is_shared() {
     let mut apart = one("key: k, value: a*, rate_limit: { unit: day, requests_per_unit: 1 }");
     apart.expect(0, "k=a1", "OK: OK 0/1 day 86400s");
     apart.expect(0, "k=a2", "OK: OK 0/1 day 86400s");
@@ -74,7 +74,7 @@ fn with_a_pattern_too_unless_the_threshold_is_shared() {
 }
 
 #[test]
-fn a_shared_threshold_holds_for_the_limits_below_it() {
+fn a_shared_threshold_applies_to_the_limits_below_it() {
     let mut server = TestServer::from_text(
         "
 domain: d
@@ -114,11 +114,11 @@ descriptors:
 }
 
 #[test]
-fn what_is_denied_is_counted_too() {
+fn denied_requests_are_counted_too() {
     let mut server = one("key: k, rate_limit: { unit: day, requests_per_unit: 10 }");
     server.expect(0, "k=v +8", "OK: OK 2/10 day 86400s");
     server.expect(0, "k=v +5", "OVER: OVER 0/10 day 86400s");
-    // Had the denied five not been counted, one more would fit, and a look would find something left.
+    // If the five denied hits were not counted, one more would fit, and a peek would show units left.
     server.expect(0, "k=v +1", "OVER: OVER 0/10 day 86400s");
     server.expect(0, "k=v +0", "OVER: OVER 0/10 day 86400s");
     server.expect(86_400, "k=v +11", "OVER: OVER 0/10 day 86400s");
@@ -134,7 +134,7 @@ fn exactly_the_limit_is_admitted() {
 }
 
 #[test]
-fn zero_hits_only_look() {
+fn zero_hits_are_a_peek() {
     let mut server = one("key: k, rate_limit: { unit: day, requests_per_unit: 2 }");
     server.expect(100, "k=v +0", "OK: OK 2/2 day 86300s");
     server.expect(100, "k=v +0", "OK: OK 2/2 day 86300s");
@@ -142,26 +142,26 @@ fn zero_hits_only_look() {
 }
 
 #[test]
-fn hits_of_a_descriptor_come_before_those_of_the_request_and_zero_of_a_request_is_one() {
+fn hits_of_a_descriptor_override_those_of_the_request_and_zero_of_a_request_means_one() {
     let mut server = one("key: k, rate_limit: { unit: day, requests_per_unit: 20 }");
-    let mut ask = |words: &str, hits_addend: u32| {
-        let mut asked = TestRequest::parse("d", words);
-        asked.hits_addend = hits_addend;
+    let mut check = |text: &str, hits_addend: u32| {
+        let mut test_request = TestRequest::parse("d", text);
+        test_request.hits_addend = hits_addend;
         let now = Timestamp::EPOCH;
-        asked.with(|request| server.decide(now, request, |_, reply| format_reply(reply)))
+        test_request.with(|request| server.decide(now, request, |_, reply| format_reply(reply)))
     };
-    assert_eq!(ask("k=v", 0), "OK: OK 19/20 day 86400s");
-    assert_eq!(ask("k=v", 3), "OK: OK 16/20 day 86400s");
-    assert_eq!(ask("k=v +2", 3), "OK: OK 14/20 day 86400s");
-    assert_eq!(ask("k=v +0", 3), "OK: OK 14/20 day 86400s");
+    assert_eq!(check("k=v", 0), "OK: OK 19/20 day 86400s");
+    assert_eq!(check("k=v", 3), "OK: OK 16/20 day 86400s");
+    assert_eq!(check("k=v +2", 3), "OK: OK 14/20 day 86400s");
+    assert_eq!(check("k=v +0", 3), "OK: OK 14/20 day 86400s");
     assert_eq!(
-        ask("k=v +1|k=w", 4),
+        check("k=v +1|k=w", 4),
         "OK: OK 13/20 day 86400s | OK 16/20 day 86400s"
     );
 }
 
 #[test]
-fn hits_can_be_given_back_but_never_below_nothing() {
+fn hits_can_be_refunded_but_never_below_zero() {
     let mut server = one("key: k, rate_limit: { unit: day, requests_per_unit: 2 }");
     server.expect(0, "k=v +3", "OVER: OVER 0/2 day 86400s");
     server.expect(0, "k=v -1", "OK: OK 0/2 day 86400s");
@@ -170,7 +170,7 @@ fn hits_can_be_given_back_but_never_below_nothing() {
 }
 
 #[test]
-fn a_limit_of_zero_denies_everything_but_a_look() {
+fn a_limit_of_zero_denies_everything_but_a_peek() {
     let mut server = one("key: k, rate_limit: { unit: day, requests_per_unit: 0 }");
     server.expect(0, "k=v +0", "OK: OK 0/0 day 86400s");
     server.expect(0, "k=v", "OVER: OVER 0/0 day 86400s");
@@ -178,7 +178,7 @@ fn a_limit_of_zero_denies_everything_but_a_look() {
 }
 
 #[test]
-fn the_largest_numbers_neither_wrap_nor_forget() {
+fn the_largest_numbers_saturate() {
     let mut server = one("key: k, rate_limit: { unit: year, requests_per_unit: 4294967295 }");
     server.expect(0, "k=v", "OK: OK 4294967294/4294967295 year 31536000s");
     let most = format!("k=v +{}", u64::MAX);
@@ -195,8 +195,8 @@ fn the_same_counter_twice_in_one_request_is_charged_twice() {
         "k=v|k=v|k=w|k=v",
         "OVER: OK 1/2 day 86400s | OK 0/2 day 86400s | OK 1/2 day 86400s | OVER 0/2 day 86400s",
     );
-    let asked = TestRequest::parse("d", "k=v|k=v|k=w|k=v");
-    let rounds: Vec<u8> = asked.with(|request| {
+    let test_request = TestRequest::parse("d", "k=v|k=v|k=w|k=v");
+    let rounds: Vec<u8> = test_request.with(|request| {
         let plan = server.policy.plan(request).unwrap();
         plan.charges().map(|charge| charge.round).collect()
     });
@@ -204,7 +204,7 @@ fn the_same_counter_twice_in_one_request_is_charged_twice() {
 }
 
 #[test]
-fn a_limit_that_comes_with_a_descriptor_is_used_instead() {
+fn an_override_replaces_the_limit_of_the_file() {
     let mut server = TestServer::from_text(
         "
 domain: d
@@ -216,14 +216,14 @@ descriptors:
   - { key: free, rate_limit: { unlimited: true } }
 ",
     );
-    // Neither shadow nor quota nor name of the file's rule are taken over.
+    // An override has no shadow mode, quota mode or name.
     server.expect(0, "k=v 1/hour", "OK: OK 0/1 hour 3600s");
     server.expect(0, "k=v 1/hour", "OVER: OVER 0/1 hour 3600s");
     server.expect(0, "free=v 1/day", "OK: OK 0/1 day 86400s");
     server.expect(0, "nowhere=v 1/day", "OK: OK 0/1 day 86400s");
     server.expect(0, "nowhere=v 1/day", "OVER: OVER 0/1 day 86400s");
     server.expect(0, "nowhere=v 0/second", "OVER: OVER 0/0 second 1s");
-    // With the unit of the rule it is the rule's counter.
+    // With the rule's unit it uses the rule's counter.
     server.expect(0, "k=v", "OK: OK 4/5 minute 60s 'own'");
     server.expect(0, "k=v 2/minute", "OK: OK 0/2 minute 60s");
     server.expect(0, "k=v", "OK: OK 2/5 minute 60s 'own'");
@@ -232,7 +232,7 @@ descriptors:
 }
 
 #[test]
-fn a_limit_that_comes_with_a_descriptor_counts_by_value_even_where_a_threshold_is_shared() {
+fn an_override_counts_by_value_even_if_the_threshold_is_shared() {
     let mut server = one(
         "key: k, value: a*, share_threshold: true, rate_limit: { unit: day, requests_per_unit: 5 }",
     );
@@ -243,7 +243,7 @@ fn a_limit_that_comes_with_a_descriptor_counts_by_value_even_where_a_threshold_i
 }
 
 #[test]
-fn requests_that_make_no_sense_are_refused_before_anything_is_charged() {
+fn invalid_requests_are_refused_before_anything_is_charged() {
     let server = one("key: k, rate_limit: { unit: day, requests_per_unit: 2 }");
     let entries = [DescriptorEntry::new("k", "v"); MAX_ENTRIES + 1];
     let fits = Descriptor::new(&entries[..MAX_ENTRIES]);
@@ -269,6 +269,6 @@ fn requests_that_make_no_sense_are_refused_before_anything_is_charged() {
     assert_eq!(
         check("d", &[nothing]),
         None,
-        "it is free, as in the reference"
+        "it is admitted, as by envoyproxy/ratelimit"
     );
 }

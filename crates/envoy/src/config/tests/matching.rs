@@ -1,4 +1,4 @@
-//! Which rule a descriptor falls under.
+//! Which rule applies to a descriptor.
 
 use super::test_server::TestServer;
 
@@ -31,18 +31,18 @@ descriptors:
     rate_limit: { unit: second, requests_per_unit: 8 }
 ";
 
-/// How many the rule that applies admits, or what else is said.
-fn applies(words: &str) -> String {
-    let told = TestServer::from_text(TREE).check(0, "d", words);
-    let told = told.split_once(": ").unwrap().1.to_owned();
-    match told.split_once('/') {
+/// The limit of the rule that applies, or the status without a limit.
+fn applies(text: &str) -> String {
+    let reply = TestServer::from_text(TREE).check(0, "d", text);
+    let reply = reply.split_once(": ").unwrap().1.to_owned();
+    match reply.split_once('/') {
         Some((_, rest)) => rest.split_once(' ').unwrap().0.to_owned(),
-        None => told,
+        None => reply,
     }
 }
 
 #[test]
-fn an_exact_value_comes_before_patterns_and_patterns_before_the_key_alone() {
+fn an_exact_value_precedes_patterns_and_patterns_precede_the_key() {
     assert_eq!(applies("path=/api/users"), "1");
     assert_eq!(applies("path=/api/items"), "2");
     assert_eq!(applies("path=/else"), "4");
@@ -59,7 +59,7 @@ fn the_first_pattern_of_the_file_wins() {
 }
 
 #[test]
-fn a_limit_applies_only_where_the_entries_end() {
+fn a_limit_applies_only_at_the_last_entry() {
     assert_eq!(applies("both=x"), "6");
     assert_eq!(applies("both=x,below=y"), "7");
     assert_eq!(
@@ -79,20 +79,20 @@ fn the_order_of_entries_matters() {
 }
 
 #[test]
-fn what_nothing_describes_is_free() {
+fn a_descriptor_without_a_rule_is_admitted() {
     assert_eq!(applies("unknown=x"), "OK free");
     let mut server = TestServer::from_text(TREE);
     assert_eq!(server.check(0, "other", "path=/api/users"), "OK: OK free");
     assert_eq!(
         server.check(0, "other", "path=x 5/second"),
         "OK: OK free",
-        "even with its own limit, if the domain is unknown"
+        "even with an override, if the domain is unknown"
     );
 }
 
-/// A node that was taken is kept, even if nothing below it fits and the key alone would have led on.
+/// The chosen node is final, even if nothing below it matches and another node would match.
 #[test]
-fn there_is_no_way_back() {
+fn matching_does_not_backtrack() {
     let mut server = TestServer::from_text(
         "
 domain: d
@@ -124,7 +124,7 @@ descriptors:
     server.expect(0, "a=b", "OK: OK 0/1 day 86400s");
     server.expect(0, "x_y=z", "OK: OK 1/2 day 86400s");
     server.expect(0, "pq=r", "OK: OK 2/3 day 86400s");
-    // They fall under one rule, but count by themselves: nobody can count as another by choosing a value.
+    // One rule applies to both, but they have separate counters, so a caller cannot count as another.
     server.expect(0, "a_b=c", "OK: OK 0/1 day 86400s");
     server.expect(0, "x=y_z", "OK: OK 1/2 day 86400s");
 }

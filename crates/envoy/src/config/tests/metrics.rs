@@ -1,4 +1,4 @@
-//! What a descriptor's metric is called.
+//! The names of descriptors' metrics.
 
 use super::test_server::{TestRequest, TestServer};
 
@@ -24,20 +24,20 @@ descriptors:
   - { key: free, rate_limit: { unlimited: true } }
 ";
 
-fn named(words: &str) -> Option<String> {
+fn named(text: &str) -> Option<String> {
     let server = TestServer::from_text(RULES);
-    TestRequest::parse("d", words).with(|request| {
+    TestRequest::parse("d", text).with(|request| {
         let plan = server.policy.plan(request).unwrap();
         plan.metric(0).map(|name| name.to_string())
     })
 }
 
-fn expect(words: &str, name: &str) {
-    assert_eq!(named(words).as_deref(), Some(name), "{words}");
+fn expect(text: &str, name: &str) {
+    assert_eq!(named(text).as_deref(), Some(name), "{text}");
 }
 
 #[test]
-fn a_metric_is_called_like_its_rule() {
+fn a_metric_has_the_name_of_its_rule() {
     expect("plain=x", "d.plain");
     expect("exact=v", "d.exact_v");
     expect("like=very", "d.like_v*");
@@ -47,7 +47,7 @@ fn a_metric_is_called_like_its_rule() {
 }
 
 #[test]
-fn value_to_metric_puts_the_value_in_on_its_level() {
+fn value_to_metric_adds_the_value_of_its_level() {
     expect("tell=x", "d.tell_x");
     expect("tell=", "d.tell");
     expect("telllike=very", "d.telllike_very");
@@ -55,7 +55,7 @@ fn value_to_metric_puts_the_value_in_on_its_level() {
 }
 
 #[test]
-fn detailed_metric_puts_every_value_in() {
+fn detailed_metric_adds_every_value() {
     expect("detail=x", "d.detail_x");
     expect("detail=", "d.detail_");
 }
@@ -68,7 +68,7 @@ fn a_shared_threshold_always_shows_its_pattern() {
 }
 
 #[test]
-fn a_limit_that_comes_with_a_descriptor_is_called_by_its_values() {
+fn an_override_is_named_by_its_values() {
     expect("plain=x 5/day", "d.plain_x");
     expect("some=,thing=y 5/day", "d.some.thing_y");
 }

@@ -1,4 +1,4 @@
-//! The format's rules, each with its own golden test, and a naive model beside random files and requests.
+//! Tests of each rule of the format, and a reference model for random files and requests.
 
 mod explain;
 mod limits;

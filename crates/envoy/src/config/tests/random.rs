@@ -1,4 +1,4 @@
-//! Random files and requests, decided here and by the naive model.
+//! Random files and requests, decided by the product and by the reference model.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -11,7 +11,7 @@ use super::reference_model::{Mistake, ModelLimit, ModelNode, ReferenceModel};
 use super::test_server::{TestDescriptor, TestRequest, TestServer, format_reply};
 use crate::config::{WindowUnit, load};
 
-/// Few words, so that they meet; underscores and stars where they are confusing.
+/// Few keys, so that they collide, with underscores and stars in ambiguous positions.
 fn key() -> impl Strategy<Value = String> {
     select(vec!["a", "b", "a_b", "c*"]).prop_map(Into::into)
 }
@@ -83,7 +83,7 @@ fn descriptor() -> impl Strategy<Value = TestDescriptor> {
     })
 }
 
-fn asked() -> impl Strategy<Value = TestRequest> {
+fn test_request() -> impl Strategy<Value = TestRequest> {
     let domain = prop_oneof![9 => Just("d"), 1 => Just("e")];
     (domain, vec(descriptor(), 1..5), 0_u32..3).prop_map(|(domain, descriptors, hits_addend)| {
         TestRequest {
@@ -94,13 +94,13 @@ fn asked() -> impl Strategy<Value = TestRequest> {
     })
 }
 
-/// Requests, each so many nanoseconds after the one before.
+/// Requests, each with the nanoseconds since the one before.
 fn requests() -> impl Strategy<Value = Vec<(u64, TestRequest)>> {
     let pause = prop_oneof![3 => Just(0), 3 => 0..2_000_000_000_u64, 1 => 0..100_000_000_000_u64];
-    vec((pause, asked()), 1..30)
+    vec((pause, test_request()), 1..30)
 }
 
-/// Asks both, and says where they first differ.
+/// Decides by both, and returns the first difference.
 fn compare(
     nodes: &[ModelNode],
     requests: &[(u64, TestRequest)],
@@ -114,21 +114,22 @@ fn compare(
     server.sabotage = wrongly;
     let mut model = ReferenceModel::new("d", nodes.to_vec(), mistake);
     let mut now = 1_000_000_000_000_u64;
-    for (pause, asked) in requests {
+    for (pause, test_request) in requests {
         now += pause;
-        let expected = model.check(now, asked);
+        let expected = model.check(now, test_request);
         let at = Timestamp::from_nanos(now);
-        let told = asked.with(|request| server.decide(at, request, |_, reply| format_reply(reply)));
-        if told != expected {
+        let reply =
+            test_request.with(|request| server.decide(at, request, |_, reply| format_reply(reply)));
+        if reply != expected {
             return Err(format!(
-                "at {now} {asked:?}\n  here:  {told}\n  model: {expected}\n{text}"
+                "at {now} {test_request:?}\n  product: {reply}\n  model: {expected}\n{text}"
             ));
         }
     }
     Ok(())
 }
 
-/// Charges what is asked.
+/// Leaves the operation unchanged.
 fn unchanged(op: Op) -> Op {
     op
 }
@@ -137,14 +138,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn files_are_decided_as_the_reference_decides(nodes in nodes(), requests in requests()) {
+    fn decisions_equal_those_of_the_reference_model(nodes in nodes(), requests in requests()) {
         if let Err(difference) = compare(&nodes, &requests, Mistake::None, unchanged) {
             prop_assert!(false, "{}", difference);
         }
     }
 }
 
-/// A file and requests in which every mistake shows.
+/// A file and requests that reveal every mistake.
 fn revealing_case() -> (Vec<ModelNode>, Vec<(u64, TestRequest)>) {
     let limited = |most, name: &str, replaces: &[&str]| {
         Some(ModelLimit {
@@ -173,25 +174,25 @@ fn revealing_case() -> (Vec<ModelNode>, Vec<(u64, TestRequest)>) {
         quota,
         other,
     ];
-    let words = [
+    let texts = [
         "a=xy", "a=x1", "a=x2", "a=1|b=1", "a=1", "a=2 +9", "a=2 +0", "a=2,b=2", "a=3 +4",
         "a=3 +9", "a=3", "q=1|q=2", "q=1|q=2", "a=4 +5",
     ];
-    let mut requests: Vec<_> = words
-        .map(|words| (1_000_000_000, TestRequest::parse("d", words)))
+    let mut requests: Vec<_> = texts
+        .map(|text| (1_000_000_000, TestRequest::parse("d", text)))
         .into();
     requests.push((120_000_000_000, TestRequest::parse("d", "a=4")));
     (nodes, requests)
 }
 
 #[test]
-fn the_telling_file_is_decided_as_the_reference_decides() {
+fn the_revealing_case_is_decided_as_by_the_reference_model() {
     let (nodes, requests) = revealing_case();
     compare(&nodes, &requests, Mistake::None, unchanged).unwrap();
 }
 
 #[test]
-fn control_comparing_notices_every_mistake() {
+fn control_the_comparison_detects_every_mistake() {
     let (nodes, requests) = revealing_case();
     for mistake in [
         Mistake::DeniedNotCounted,
@@ -211,7 +212,7 @@ fn control_comparing_notices_every_mistake() {
 }
 
 #[test]
-fn control_comparing_notices_a_store_that_does_not_count_what_is_denied() {
+fn control_the_comparison_detects_a_store_that_does_not_count_denied_requests() {
     let (nodes, requests) = revealing_case();
     let spend = |op| match op {
         Op::ChargeAlways(hits) => Op::Spend(hits),
@@ -220,7 +221,7 @@ fn control_comparing_notices_a_store_that_does_not_count_what_is_denied() {
     assert!(compare(&nodes, &requests, Mistake::None, spend).is_err());
 }
 
-/// Pieces that files are made of, rightly or not.
+/// Pieces of files, valid and invalid.
 fn piece() -> impl Strategy<Value = &'static str> {
     select(vec![
         "domain: d\n",
@@ -248,7 +249,7 @@ fn piece() -> impl Strategy<Value = &'static str> {
 
 proptest! {
     #[test]
-    fn no_text_breaks_loading_and_what_is_accepted_explains(pieces in vec(piece(), 0..14)) {
+    fn loading_never_panics_and_accepted_files_can_be_explained(pieces in vec(piece(), 0..14)) {
         let text = pieces.concat();
         match load(&[("random.yaml", &text)]) {
             Ok(policy) => prop_assert_eq!(policy.explain().count(), policy.rules().len()),

@@ -1,5 +1,5 @@
-//! The reference in a few slow lines: a list of nodes walked by joined texts, and a map of counters by the start of their
-//! window. It shares nothing with what it is compared with but the tests' own words.
+//! A slow reference model of envoyproxy/ratelimit: a list of nodes that is walked by joined texts, and a map of counters by the
+//! start of their window. It shares only the test notation with the product.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,13 +19,13 @@ pub(super) struct ModelNode {
 
 #[derive(Clone, Debug)]
 pub(super) struct ModelLimit {
-    /// None is unlimited.
+    /// `None` is unlimited.
     pub(super) most: Option<(u32, WindowUnit)>,
     pub(super) name: String,
     pub(super) replaces: Vec<String>,
 }
 
-/// How the model can be made wrong, to show that comparing notices.
+/// A mistake in the model, as a negative control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
     None,
@@ -46,11 +46,11 @@ pub(super) struct ReferenceModel {
     counters: HashMap<(Vec<String>, u64, u64), u64>,
 }
 
-/// A node, and for each entry what it counts by.
+/// A node, and the text by which each entry is counted.
 type ModelMatch<'a> = (&'a ModelNode, Vec<String>);
 
 impl ModelNode {
-    fn reads(&self) -> String {
+    fn text(&self) -> String {
         if self.value.is_empty() {
             self.key.clone()
         } else {
@@ -58,47 +58,47 @@ impl ModelNode {
         }
     }
 
-    /// Drops what a file could not say.
+    /// Drops duplicates and invalid options, which a file cannot have.
     pub(super) fn tidy(nodes: Vec<Self>) -> Vec<Self> {
         let mut seen = HashSet::new();
-        let mut kept = Vec::new();
+        let mut unique = Vec::new();
         for mut node in nodes {
-            node.shared &= node.reads().contains('*');
-            if seen.insert(node.reads()) {
+            node.shared &= node.text().contains('*');
+            if seen.insert(node.text()) {
                 node.below = Self::tidy(node.below);
-                kept.push(node);
+                unique.push(node);
             }
         }
-        kept
+        unique
     }
 
-    /// As a file says it.
+    /// The node as YAML.
     pub(super) fn yaml(&self, indent: usize) -> String {
         let pad = " ".repeat(indent);
         let mut text = format!("{pad}- key: \"{}\"\n", self.key);
-        let mut say = |line: String| text += &format!("{pad}  {line}\n");
+        let mut push_line = |line: String| text += &format!("{pad}  {line}\n");
         if !self.value.is_empty() {
-            say(format!("value: \"{}\"", self.value));
+            push_line(format!("value: \"{}\"", self.value));
         }
-        say(format!("shadow_mode: {}", self.shadow));
-        say(format!("quota_mode: {}", self.quota));
-        say(format!("share_threshold: {}", self.shared));
+        push_line(format!("shadow_mode: {}", self.shadow));
+        push_line(format!("quota_mode: {}", self.quota));
+        push_line(format!("share_threshold: {}", self.shared));
         if let Some(limit) = &self.limit {
-            say("rate_limit:".into());
+            push_line("rate_limit:".into());
             match limit.most {
-                None => say("  unlimited: true".into()),
+                None => push_line("  unlimited: true".into()),
                 Some((most, unit)) => {
-                    say(format!("  unit: {}", unit.name()));
-                    say(format!("  requests_per_unit: {most}"));
+                    push_line(format!("  unit: {}", unit.name()));
+                    push_line(format!("  requests_per_unit: {most}"));
                 }
             }
-            say(format!("  name: \"{}\"", limit.name));
+            push_line(format!("  name: \"{}\"", limit.name));
             let names = limit.replaces.iter().filter(|name| **name != limit.name);
             let names: Vec<String> = names.map(|name| format!("{{ name: {name} }}")).collect();
-            say(format!("  replaces: [{}]", names.join(", ")));
+            push_line(format!("  replaces: [{}]", names.join(", ")));
         }
         if !self.below.is_empty() {
-            say("descriptors:".into());
+            push_line("descriptors:".into());
             self.below
                 .iter()
                 .for_each(|node| text += &node.yaml(indent + 4));
@@ -117,12 +117,12 @@ impl ReferenceModel {
         }
     }
 
-    /// The answer, in the words of `executor::in_words`.
-    pub(super) fn check(&mut self, nanos: u64, asked: &TestRequest) -> String {
-        let found: Vec<Option<ModelMatch<'_>>> = asked
+    /// The reply in the format of `format_reply`.
+    pub(super) fn check(&mut self, nanos: u64, request: &TestRequest) -> String {
+        let found: Vec<Option<ModelMatch<'_>>> = request
             .descriptors
             .iter()
-            .map(|one| self.find(&asked.domain, one))
+            .map(|one| self.find(&request.domain, one))
             .collect();
         let mut replaced = HashSet::new();
         for (node, _) in found.iter().flatten() {
@@ -133,13 +133,13 @@ impl ReferenceModel {
         if self.mistake == Mistake::NothingReplaced {
             replaced.clear();
         }
-        let mut todo = Vec::new();
-        for (one, found) in asked.descriptors.iter().zip(&found) {
-            todo.push(self.action(asked, one, found.as_ref(), &replaced));
+        let mut action = Vec::new();
+        for (one, found) in request.descriptors.iter().zip(&found) {
+            action.push(self.action(request, one, found.as_ref(), &replaced));
         }
         let seconds = nanos / 1_000_000_000;
-        let (mut words, mut plain_over, mut quotas, mut quotas_over) = (Vec::new(), false, 0, 0);
-        for todo in todo {
+        let (mut statuses, mut plain_over, mut quotas, mut quotas_over) = (Vec::new(), false, 0, 0);
+        for action in action {
             let ModelAction::Count {
                 key,
                 most,
@@ -148,10 +148,10 @@ impl ReferenceModel {
                 shadow,
                 quota,
                 name,
-            } = todo
+            } = action
             else {
-                let unlimited = matches!(todo, ModelAction::Unlimited);
-                words.push(if unlimited { "OK unlimited" } else { "OK free" }.to_owned());
+                let unlimited = matches!(action, ModelAction::Unlimited);
+                statuses.push(if unlimited { "OK unlimited" } else { "OK free" }.to_owned());
                 continue;
             };
             let length = unit.length().as_nanos() / 1_000_000_000;
@@ -177,7 +177,7 @@ impl ReferenceModel {
                 format!(" '{name}'")
             };
             let reset = length - seconds % length;
-            words.push(format!(
+            statuses.push(format!(
                 "{code} {left}/{most} {} {reset}s{name}",
                 unit.name()
             ));
@@ -186,19 +186,19 @@ impl ReferenceModel {
         format!(
             "{}: {}",
             if over { "OVER" } else { "OK" },
-            words.join(" | ")
+            statuses.join(" | ")
         )
     }
 
     fn action(
         &self,
-        asked: &TestRequest,
+        request: &TestRequest,
         one: &TestDescriptor,
         found: Option<&ModelMatch<'_>>,
         replaced: &HashSet<String>,
     ) -> ModelAction {
-        let hits = one.hits.unwrap_or(u64::from(asked.hits_addend.max(1)));
-        if asked.domain != self.domain {
+        let hits = one.hits.unwrap_or(u64::from(request.hits_addend.max(1)));
+        if request.domain != self.domain {
             return ModelAction::Free;
         }
         if let Some((most, unit)) = one.limit {
@@ -236,7 +236,7 @@ impl ReferenceModel {
         }
     }
 
-    /// The node whose limit applies. Those with their own limit do not look.
+    /// The node whose limit applies. `None` for overrides.
     fn find(&self, domain: &str, one: &TestDescriptor) -> Option<ModelMatch<'_>> {
         if domain != self.domain || one.limit.is_some() {
             return None;
@@ -244,16 +244,16 @@ impl ReferenceModel {
         let (mut level, mut taken, mut key) = (&self.nodes, None, Vec::new());
         for (index, (entry, value)) in one.entries.iter().enumerate() {
             let both = format!("{entry}_{value}");
-            let exact = level.iter().find(|node| node.reads() == both);
+            let exact = level.iter().find(|node| node.text() == both);
             let mut patterns = level.iter().filter(|node| {
-                let reads = node.reads();
-                reads.contains('*') && matches_pattern(reads.as_bytes(), both.as_bytes())
+                let node_text = node.text();
+                node_text.contains('*') && matches_pattern(node_text.as_bytes(), both.as_bytes())
             });
             let pattern = match self.mistake {
                 Mistake::LastPatternWins => patterns.next_back(),
                 _ => patterns.next(),
             };
-            let alone = level.iter().find(|node| node.reads() == *entry);
+            let alone = level.iter().find(|node| node.text() == *entry);
             let (node, by_pattern) = match (exact, pattern, alone) {
                 (Some(node), _, _) => (node, false),
                 (None, _, Some(node)) if self.mistake == Mistake::KeyBeforePatterns => {
@@ -263,8 +263,10 @@ impl ReferenceModel {
                 (None, None, Some(node)) => (node, false),
                 (None, None, None) => return None,
             };
-            let reads = node.reads();
-            let of_pattern = reads.strip_prefix(&format!("{entry}_")).unwrap_or(&reads);
+            let node_text = node.text();
+            let of_pattern = node_text
+                .strip_prefix(&format!("{entry}_"))
+                .unwrap_or(&node_text);
             let shares = by_pattern && node.shared && self.mistake != Mistake::NothingShared;
             let counts_by = if shares && !of_pattern.is_empty() {
                 of_pattern
@@ -301,7 +303,7 @@ enum ModelAction {
     },
 }
 
-/// Whether a text is like a pattern, by trying every length for every star.
+/// Matches a text against a pattern by trying every length for every star.
 fn matches_pattern(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),

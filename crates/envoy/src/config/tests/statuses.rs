@@ -1,4 +1,4 @@
-//! How the statuses of descriptors make one answer.
+//! How the statuses of descriptors are combined into one reply.
 
 use tollgate_core::Timestamp;
 
@@ -17,25 +17,25 @@ descriptors:
   - { key: darkquota, quota_mode: true, shadow_mode: true, rate_limit: { unit: day, requests_per_unit: 1 } }
 ";
 
-/// The overall code after the counters of `one`, `quota` and so on are spent.
-fn overall(modes: Modes, words: &str) -> String {
+/// The overall code of the second request, when the counters of `one`, `quota` and so on are exhausted.
+fn overall(modes: Modes, text: &str) -> String {
     let mut server = TestServer::from_text(RULES);
     server.modes = modes;
-    server.check(0, "d", words);
-    let told = server.check(0, "d", words);
-    told.split_once(':').unwrap().0.to_owned()
+    server.check(0, "d", text);
+    let reply = server.check(0, "d", text);
+    reply.split_once(':').unwrap().0.to_owned()
 }
 
-fn plainly(words: &str) -> String {
-    overall(Modes::default(), words)
+fn overall_code(text: &str) -> String {
+    overall(Modes::default(), text)
 }
 
 #[test]
-fn one_limit_that_is_over_is_enough() {
-    assert_eq!(plainly("one=x"), "OVER");
-    assert_eq!(plainly("many=x"), "OK");
-    assert_eq!(plainly("many=x|one=x"), "OVER");
-    assert_eq!(plainly("one=x|many=x|free=x|nothing=x"), "OVER");
+fn one_exceeded_limit_denies_the_request() {
+    assert_eq!(overall_code("one=x"), "OVER");
+    assert_eq!(overall_code("many=x"), "OK");
+    assert_eq!(overall_code("many=x|one=x"), "OVER");
+    assert_eq!(overall_code("one=x|many=x|free=x|nothing=x"), "OVER");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn each_descriptor_is_charged_on_its_own() {
 }
 
 #[test]
-fn what_is_unlimited_is_admitted_without_a_limit() {
+fn an_unlimited_rule_admits_without_a_limit() {
     let mut server = TestServer::from_text(RULES);
     for _ in 0..3 {
         server.expect(0, "free=x", "OK: OK unlimited");
@@ -64,34 +64,42 @@ fn what_is_unlimited_is_admitted_without_a_limit() {
 }
 
 #[test]
-fn a_rule_in_shadow_counts_and_never_denies() {
+fn a_rule_in_shadow_mode_counts_and_never_denies() {
     let mut server = TestServer::from_text(RULES);
     server.expect(0, "dark=x", "OK: OK 0/1 day 86400s");
     server.expect(0, "dark=x", "OK: OK 0/1 day 86400s");
-    let asked = TestRequest::parse("d", "dark=x");
-    let exceeded = asked.with(|request| {
+    let test_request = TestRequest::parse("d", "dark=x");
+    let exceeded = test_request.with(|request| {
         server.decide(Timestamp::EPOCH, request, |_, reply| {
             reply.statuses()[0].exceeded
         })
     });
-    assert!(exceeded, "whoever watches a shadow is told");
-    assert_eq!(plainly("dark=x|one=x"), "OVER");
+    assert!(exceeded, "the status reports the exceeded shadow limit");
+    assert_eq!(overall_code("dark=x|one=x"), "OVER");
 }
 
 #[test]
-fn quotas_deny_only_all_together() {
-    assert_eq!(plainly("quota=x"), "OVER");
-    assert_eq!(plainly("quota=x|gift=x"), "OK");
-    assert_eq!(plainly("quota=x|quota=y"), "OVER");
+fn rules_in_quota_mode_deny_only_together() {
+    assert_eq!(overall_code("quota=x"), "OVER");
+    assert_eq!(overall_code("quota=x|gift=x"), "OK");
+    assert_eq!(overall_code("quota=x|quota=y"), "OVER");
     assert_eq!(
-        plainly("quota=x|many=x"),
+        overall_code("quota=x|many=x"),
         "OVER",
-        "what is no quota does not count"
+        "other rules do not count as quotas"
     );
-    assert_eq!(plainly("gift=x|one=x"), "OVER");
-    assert_eq!(plainly("quota=x|gift=x|one=x"), "OVER");
-    assert_eq!(plainly("quota=x|darkquota=x"), "OK", "a shadow passes");
-    assert_eq!(plainly("quota=x|free=x"), "OVER", "unlimited is no quota");
+    assert_eq!(overall_code("gift=x|one=x"), "OVER");
+    assert_eq!(overall_code("quota=x|gift=x|one=x"), "OVER");
+    assert_eq!(
+        overall_code("quota=x|darkquota=x"),
+        "OK",
+        "a rule in shadow mode admits"
+    );
+    assert_eq!(
+        overall_code("quota=x|free=x"),
+        "OVER",
+        "an unlimited rule is not a quota"
+    );
     let mut server = TestServer::from_text(RULES);
     server.check(0, "d", "quota=x");
     server.expect(
@@ -102,7 +110,7 @@ fn quotas_deny_only_all_together() {
 }
 
 #[test]
-fn in_quota_mode_everything_is_a_quota() {
+fn in_global_quota_mode_every_rule_is_a_quota() {
     let modes = Modes {
         quota_mode: true,
         ..Modes::default()
@@ -112,24 +120,24 @@ fn in_quota_mode_everything_is_a_quota() {
     assert_eq!(
         overall(modes, "one=x|nothing=x"),
         "OK",
-        "even what has no limit"
+        "also descriptors without a rule"
     );
     assert_eq!(
         overall(modes, "one=x|free=x"),
         "OVER",
-        "but not what is unlimited"
+        "but not unlimited rules"
     );
 }
 
 #[test]
-fn in_shadow_mode_nothing_is_denied_and_statuses_stay() {
+fn in_global_shadow_mode_nothing_is_denied_and_statuses_stay() {
     let mut server = TestServer::from_text(RULES);
     server.modes.shadow_mode = true;
     server.expect(0, "one=x", "OK: OK 0/1 day 86400s");
     server.expect(0, "one=x", "OK: OVER 0/1 day 86400s");
-    let asked = TestRequest::parse("d", "one=x");
-    let shadowed =
-        asked.with(|request| server.decide(Timestamp::EPOCH, request, |_, reply| reply.shadowed));
+    let test_request = TestRequest::parse("d", "one=x");
+    let shadowed = test_request
+        .with(|request| server.decide(Timestamp::EPOCH, request, |_, reply| reply.shadowed));
     assert!(shadowed);
 }
 
@@ -145,7 +153,7 @@ descriptors:
 ";
 
 #[test]
-fn a_replaced_limit_is_neither_asked_nor_charged() {
+fn a_replaced_limit_is_neither_evaluated_nor_charged() {
     let mut server = TestServer::from_text(REPLACING);
     for left in (6..9).rev() {
         let expected = format!("OK: OK free | OK {left}/9 day 86400s 'vip'");
@@ -157,14 +165,14 @@ fn a_replaced_limit_is_neither_asked_nor_charged() {
 }
 
 #[test]
-fn what_is_unlimited_replaces_and_is_not_replaced() {
+fn an_unlimited_rule_replaces_others_and_is_not_replaced() {
     let mut server = TestServer::from_text(REPLACING);
     server.expect(0, "base=x|staff=x", "OK: OK free | OK unlimited");
     server.expect(0, "staff=x|boss=x", "OK: OK unlimited | OK 4/5 day 86400s");
 }
 
 #[test]
-fn limits_that_replace_each_other_both_go_and_a_replaced_one_still_replaces() {
+fn limits_that_replace_each_other_are_both_dropped_and_a_replaced_one_still_replaces() {
     let mut server = TestServer::from_text(REPLACING);
     server.expect(0, "other=x|mutual=x", "OK: OK free | OK free");
     server.expect(
@@ -175,7 +183,7 @@ fn limits_that_replace_each_other_both_go_and_a_replaced_one_still_replaces() {
 }
 
 #[test]
-fn only_limits_of_the_same_request_are_replaced_and_never_those_that_come_with_it() {
+fn only_limits_of_the_same_request_are_replaced_and_never_overrides() {
     let mut server = TestServer::from_text(REPLACING);
     server.expect(0, "vip=x", "OK: OK 8/9 day 86400s 'vip'");
     server.expect(0, "base=x", "OK: OK 0/1 day 86400s 'base'");
@@ -192,10 +200,10 @@ fn only_limits_of_the_same_request_are_replaced_and_never_those_that_come_with_i
 }
 
 #[test]
-fn clients_are_told_about_the_tightest_limit() {
+fn the_tightest_limit_is_reported() {
     let mut server = TestServer::from_text(RULES);
-    let mut tightest = |words: &str| {
-        TestRequest::parse("d", words)
+    let mut tightest = |text: &str| {
+        TestRequest::parse("d", text)
             .with(|request| server.decide(Timestamp::EPOCH, request, |_, reply| reply.tightest))
     };
     assert_eq!(tightest("nothing=x|free=x"), None);
@@ -209,7 +217,7 @@ fn clients_are_told_about_the_tightest_limit() {
 }
 
 #[test]
-fn the_metadata_of_rules_that_admit_are_put_together() {
+fn the_metadata_of_rules_that_admit_are_merged() {
     let mut server = TestServer::from_text(
         "
 domain: d
@@ -219,8 +227,8 @@ descriptors:
   - { key: c, metadata: { who: c }, rate_limit: { unlimited: true } }
 ",
     );
-    let mut ask = |words: &str| {
-        TestRequest::parse("d", words)
+    let mut metadata = |text: &str| {
+        TestRequest::parse("d", text)
             .with(|request| server.decide(Timestamp::EPOCH, request, |_, reply| reply.metadata()))
     };
     let map = |entries: &[(&str, Metadata)]| {
@@ -234,13 +242,13 @@ descriptors:
         ("who", Metadata::Text("a".into())),
         ("deep", map(&[x, y.clone()])),
     ]);
-    assert_eq!(ask("a=1|b=1"), Some(both));
+    assert_eq!(metadata("a=1|b=1"), Some(both));
     let only_b = map(&[
         ("who", Metadata::Text("b".into())),
         ("deep", map(&[("x", Metadata::Number(2.0)), y])),
     ]);
-    assert_eq!(ask("a=1|b=1"), Some(only_b), "a is over its limit now");
-    assert_eq!(ask("c=1|nothing=1"), None);
+    assert_eq!(metadata("a=1|b=1"), Some(only_b), "a is over its limit now");
+    assert_eq!(metadata("c=1|nothing=1"), None);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A store as small as can be: one state of core for each identity and key. And short words for requests and answers.
+//! A minimal server for tests, with one state for each identity and key, and a short notation for requests and replies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ pub(super) struct TestServer {
     pub(super) policy: EnvoyPolicy,
     pub(super) modes: Modes,
     states: HashMap<(String, Vec<u8>), State>,
-    /// What is done instead of a charge, to show that tests notice.
+    /// Replaces the operation of a charge, as a negative control.
     pub(super) sabotage: fn(Op) -> Op,
 }
 
@@ -32,54 +32,54 @@ impl TestServer {
         Self::new(crate::config::load(&[("test.yaml", text)]).unwrap_or_else(|e| panic!("{e}")))
     }
 
-    /// Carries a request out, and hands the answer and its plan over.
+    /// Decides a request and calls `inspect` with its plan and reply.
     pub(super) fn decide<T>(
         &mut self,
         now: Timestamp,
         request: &RlsRequest<'_>,
-        see: impl FnOnce(&ChargePlan<'_>, &EnvoyReply<'_>) -> T,
+        inspect: impl FnOnce(&ChargePlan<'_>, &EnvoyReply<'_>) -> T,
     ) -> T {
         let plan = self.policy.plan(request).unwrap();
         let mut statuses = Vec::new();
-        let mut seen = HashSet::new();
+        let mut charged = HashSet::new();
         for charge in plan.charges() {
             let mut key = CounterKey::new();
             plan.key(&charge, [7; 16], &mut key);
             let identity = self.policy.identity(charge.state).unwrap().to_owned();
             let counter = (identity, key.as_bytes().to_vec());
-            let first = seen.insert((counter.clone(), charge.round));
+            let first = charged.insert((counter.clone(), charge.round));
             assert!(first, "a counter occurs twice in one round");
             let state = self.states.entry(counter).or_default();
             let op = (self.sabotage)(charge.op);
-            let answer = charge.limit.decide(state, now, op).unwrap();
-            if let Some(next) = answer.next {
+            let transition = charge.limit.decide(state, now, op).unwrap();
+            if let Some(next) = transition.next {
                 state.apply(next);
             }
             statuses.push(charge.limit.status(state, now));
         }
         let reply = plan.reply(&statuses, now, self.modes).unwrap();
         assert_eq!(reply.statuses().len(), request.descriptors.len());
-        see(&plan, &reply)
+        inspect(&plan, &reply)
     }
 
-    /// Asks in short words: see [`Asked::read`].
-    pub(super) fn check(&mut self, seconds: u64, domain: &str, words: &str) -> String {
-        let asked = TestRequest::parse(domain, words);
-        asked.with(|request| {
+    /// Decides a request in the notation of [`TestRequest::parse`].
+    pub(super) fn check(&mut self, seconds: u64, domain: &str, text: &str) -> String {
+        let test_request = TestRequest::parse(domain, text);
+        test_request.with(|request| {
             self.decide(Timestamp::from_secs(seconds), request, |_, reply| {
                 format_reply(reply)
             })
         })
     }
 
-    /// Asks in domain `d` and compares.
-    pub(super) fn expect(&mut self, seconds: u64, words: &str, expected: &str) {
-        let told = self.check(seconds, "d", words);
-        assert_eq!(told, expected, "at {seconds} s: {words}");
+    /// Decides a request in domain `d` and compares the reply.
+    pub(super) fn expect(&mut self, seconds: u64, text: &str, expected: &str) {
+        let reply = self.check(seconds, "d", text);
+        assert_eq!(reply, expected, "at {seconds} s: {text}");
     }
 }
 
-/// `OVER: OK 9/10 minute 60s | OVER 0/5 hour 3600s 'name' | OK free | OK unlimited`.
+/// Formats a reply: `OVER: OK 9/10 minute 60s | OVER 0/5 hour 3600s 'name' | OK free | OK unlimited`.
 pub(super) fn format_reply(reply: &EnvoyReply<'_>) -> String {
     let code = |code| match code {
         RlsCode::Ok => "OK",
@@ -115,7 +115,7 @@ pub(super) fn format_reply(reply: &EnvoyReply<'_>) -> String {
     format!("{}: {}", code(reply.overall), each.join(" | "))
 }
 
-/// A request that owns its words.
+/// A request that owns its texts.
 #[derive(Clone, Debug)]
 pub(super) struct TestRequest {
     pub(super) domain: String,
@@ -132,12 +132,12 @@ pub(super) struct TestDescriptor {
 }
 
 impl TestRequest {
-    /// Descriptors between `|`, entries as `key=value` between commas; then words: `+3` hits, `-3` hits given back,
-    /// `5/minute` its own limit.
-    pub(super) fn parse(domain: &str, words: &str) -> Self {
-        let descriptors = words.split('|').map(|words| {
-            let mut words = words.split_whitespace();
-            let entries = words.next().unwrap().split(',');
+    /// Parses descriptors separated by `|`, with entries `key=value` separated by commas. Then tokens: `+3` hits, `-3` refunded
+    /// hits, `5/minute` an override.
+    pub(super) fn parse(domain: &str, text: &str) -> Self {
+        let descriptors = text.split('|').map(|descriptor| {
+            let mut tokens = descriptor.split_whitespace();
+            let entries = tokens.next().unwrap().split(',');
             let pair = |entry: &str| {
                 let (key, value) = entry.split_once('=').unwrap();
                 (key.to_owned(), value.to_owned())
@@ -146,13 +146,13 @@ impl TestRequest {
                 entries: entries.map(pair).collect(),
                 ..TestDescriptor::default()
             };
-            for word in words {
-                if let Some((requests, unit)) = word.split_once('/') {
+            for token in tokens {
+                if let Some((requests, unit)) = token.split_once('/') {
                     let unit = WindowUnit::from_name(unit).unwrap();
                     one.limit = Some((requests.parse().unwrap(), unit));
                 } else {
-                    one.negative = word.starts_with('-');
-                    one.hits = Some(word[1..].parse().unwrap());
+                    one.negative = token.starts_with('-');
+                    one.hits = Some(token[1..].parse().unwrap());
                 }
             }
             one

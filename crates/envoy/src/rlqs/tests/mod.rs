@@ -1,4 +1,4 @@
-//! Shares under everything that can go wrong between a server and its clients, and the table of clients and buckets.
+//! Shares on an unreliable network, and the table of clients and buckets.
 
 mod quota_table;
 mod share_properties;

@@ -1,5 +1,5 @@
-//! The table of clients and buckets: what is kept, what is forgotten, and that buckets under several limits keep to all of
-//! them, whoever comes and goes.
+//! The table of clients and buckets: what is sent, abandoned and refused, and that buckets under several limits stay within all
+//! of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn limit(name: &str, units: u64, window: Nanos) -> SharedLimit {
     }
 }
 
-fn heard(name: &str, requests: u64, limits: &[SharedLimit]) -> BucketReport {
+fn report(name: &str, requests: u64, limits: &[SharedLimit]) -> BucketReport {
     BucketReport {
         id: name.as_bytes().into(),
         elapsed: Nanos::from_secs(5),
@@ -50,49 +50,49 @@ fn assigned(actions: &[(Arc<[u8]>, BucketAction)]) -> Vec<u32> {
 }
 
 #[test]
-fn what_was_said_is_said_again_only_to_those_who_report() {
+fn an_unchanged_assignment_is_sent_again_only_after_a_report() {
     let mut table = QuotaTable::new(bounds(), START);
     let stream = table.join(Arc::new(Notify::new())).unwrap();
     let one = limit("one", 10, Nanos::SECOND);
     table.record_reports(
         stream,
-        vec![heard("a", 1, std::slice::from_ref(&one))],
+        vec![report("a", 1, std::slice::from_ref(&one))],
         START,
     );
     assert_eq!(assigned(&table.take_due_actions(stream, START, 9)), [10]);
     assert_eq!(table.take_due_actions(stream, START, 9), []);
-    table.record_reports(stream, vec![heard("a", 1, &[one])], START);
+    table.record_reports(stream, vec![report("a", 1, &[one])], START);
     assert_eq!(assigned(&table.take_due_actions(stream, START, 9)), [10]);
     let counts = table.counts();
     assert_eq!((counts.changed, counts.repeated, counts.reports), (1, 1, 2));
 }
 
 #[test]
-fn a_message_takes_so_many_buckets_and_the_next_the_rest() {
+fn a_message_has_a_bounded_number_of_buckets_and_the_next_has_the_others() {
     let mut table = QuotaTable::new(bounds(), START);
     let stream = table.join(Arc::new(Notify::new())).unwrap();
     let names: Vec<String> = (0..10).map(|n| n.to_string()).collect();
     let limits = |name: &String| [limit(name, 10, Nanos::SECOND)];
-    let all = names.iter().map(|name| heard(name, 1, &limits(name)));
+    let all = names.iter().map(|name| report(name, 1, &limits(name)));
     table.record_reports(stream, all.collect(), START);
     let lengths = [4, 4, 4, 4].map(|most| table.take_due_actions(stream, START, most).len());
     assert_eq!(lengths, [4, 4, 2, 0]);
 }
 
 #[test]
-fn a_limit_that_a_bucket_is_not_under_any_more_is_free_when_that_has_expired() {
+fn a_share_of_a_limit_that_no_longer_applies_is_free_after_it_expires() {
     let mut table = QuotaTable::new(bounds(), START);
     let [one, other] = [(); 2].map(|()| table.join(Arc::new(Notify::new())).unwrap());
     let (old, new) = (
         limit("old", 10, Nanos::SECOND),
         limit("new", 7, Nanos::SECOND),
     );
-    table.record_reports(one, vec![heard("a", 1, std::slice::from_ref(&old))], START);
+    table.record_reports(one, vec![report("a", 1, std::slice::from_ref(&old))], START);
     assert_eq!(assigned(&table.take_due_actions(one, START, 9)), [10]);
     // The policy has changed.
-    table.record_reports(one, vec![heard("a", 1, &[new])], START);
+    table.record_reports(one, vec![report("a", 1, &[new])], START);
     assert_eq!(assigned(&table.take_due_actions(one, START, 9)), [7]);
-    table.record_reports(other, vec![heard("b", 1, &[old])], START);
+    table.record_reports(other, vec![report("b", 1, &[old])], START);
     assert_eq!(table.take_due_actions(other, START, 9), []);
     let later = START.after(Nanos::from_secs(18));
     table.tick(later);
@@ -100,21 +100,21 @@ fn a_limit_that_a_bucket_is_not_under_any_more_is_free_when_that_has_expired() {
 }
 
 #[test]
-fn where_there_is_no_room_those_who_idle_are_abandoned_sooner() {
+fn idle_buckets_are_abandoned_sooner_if_there_are_too_many() {
     let mut bounds = bounds();
     bounds.buckets = 3;
     let mut table = QuotaTable::new(bounds, START);
     let stream = table.join(Arc::new(Notify::new())).unwrap();
     let one = [limit("one", 100, Nanos::SECOND)];
     let hear = |table: &mut QuotaTable, names: &[&str], requests, now| {
-        let all = names.iter().map(|name| heard(name, requests, &one));
+        let all = names.iter().map(|name| report(name, requests, &one));
         table.record_reports(stream, all.collect(), now);
         table.tick(now);
     };
     hear(&mut table, &["a", "b", "c", "d"], 1, START);
     assert_eq!((table.counts().buckets, table.counts().refused), (3, 1));
     drop(table.take_due_actions(stream, START, 9));
-    // Two of them are used on.
+    // Two of them are still used.
     let later = START.after(Nanos::from_secs(10));
     hear(&mut table, &["a", "b", "d"], 1, later);
     let said = table.take_due_actions(stream, later, 9);
@@ -128,7 +128,7 @@ fn where_there_is_no_room_those_who_idle_are_abandoned_sooner() {
 }
 
 #[test]
-fn coming_and_going_does_not_fill_everything() {
+fn reconnecting_clients_do_not_exceed_the_bounds() {
     let mut bounds = bounds();
     bounds.buckets = 10;
     let mut table = QuotaTable::new(bounds, START);
@@ -136,7 +136,7 @@ fn coming_and_going_does_not_fill_everything() {
         let stream = table.join(Arc::new(Notify::new())).unwrap();
         let name = round.to_string();
         let limits = [limit(&name, 10, Nanos::SECOND)];
-        table.record_reports(stream, vec![heard(&name, 1, &limits)], START);
+        table.record_reports(stream, vec![report(&name, 1, &limits)], START);
         drop(table.take_due_actions(stream, START, 9));
         table.leave(stream, START);
     }
@@ -146,18 +146,18 @@ fn coming_and_going_does_not_fill_everything() {
     table.tick(later);
     let stream = table.join(Arc::new(Notify::new())).unwrap();
     let limits = [limit("new", 10, Nanos::SECOND)];
-    table.record_reports(stream, vec![heard("new", 1, &limits)], later);
+    table.record_reports(stream, vec![report("new", 1, &limits)], later);
     assert_eq!(assigned(&table.take_due_actions(stream, later, 9)), [10]);
 }
 
-/// What a client runs on, and what is under way to it.
+/// A client's current assignments, and those in flight.
 #[derive(Default)]
 struct ClientAssignments {
     now: HashMap<Arc<[u8]>, (QuotaTokenBucket, Timestamp)>,
     coming: VecDeque<(Timestamp, Arc<[u8]>, BucketAction)>,
 }
 
-/// What clients run on of every limit: the most at once, and how many in an hour.
+/// The shares of every limit in use: the burst, and the requests per hour.
 fn in_force(
     clients: &[ClientAssignments],
     limits_of: &HashMap<Arc<[u8]>, Vec<SharedLimit>>,
@@ -176,10 +176,10 @@ fn in_force(
 }
 
 #[test]
-fn buckets_under_several_limits_keep_to_all_of_them_together() {
+fn buckets_under_several_limits_stay_within_all_of_them() {
     let (grace, life) = (Nanos::from_secs(3), Nanos::from_secs(15));
     for seed in 0..20 {
-        let mut dice = SeededRng::new(seed);
+        let mut rng = SeededRng::new(seed);
         let mut table = QuotaTable::new(bounds(), START);
         let all = limit("all", 500, Nanos::MINUTE);
         let users: Vec<Arc<[u8]>> = (0..6_u8).map(|n| Arc::from([n])).collect();
@@ -197,22 +197,22 @@ fn buckets_under_several_limits_keep_to_all_of_them_together() {
             let now = START.after(Nanos::from_millis(100 * step));
             table.tick(now);
             for (stream, client) in streams.iter_mut().zip(&mut clients) {
-                if dice.below(50) == 0 {
-                    let user = &users[usize::try_from(dice.below(6)).unwrap()];
+                if rng.below(50) == 0 {
+                    let user = &users[usize::try_from(rng.below(6)).unwrap()];
                     let report = BucketReport {
                         id: Arc::clone(user),
                         elapsed: Nanos::from_secs(5),
-                        requests: dice.below(4) * 300,
+                        requests: rng.below(4) * 300,
                         limits: AppliedLimits::Limits(limits_of[user].clone()),
                     };
                     table.record_reports(*stream, vec![report], now);
                 }
-                if dice.below(1_000) == 0 {
+                if rng.below(1_000) == 0 {
                     table.leave(*stream, now);
                     *stream = join(&mut table);
                 }
                 for (id, action) in table.take_due_actions(*stream, now, 9) {
-                    let late = now.after(Nanos::from_nanos(dice.below(grace.as_nanos())));
+                    let late = now.after(Nanos::from_nanos(rng.below(grace.as_nanos())));
                     let last = client.coming.back().map_or(late, |(at, ..)| late.max(*at));
                     client.coming.push_back((last, id, action));
                 }

@@ -1,5 +1,5 @@
-//! A server that gives out shares of one limit, clients that run on them, and a network between that delays and loses: all
-//! of it in one thread and on a clock of its own.
+//! A simulator of a server that assigns shares of one limit, its clients, and an unreliable network: single-threaded, with a
+//! simulated clock.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ pub(super) const SPANS: AssignmentTimes = AssignmentTimes {
     grace: Nanos::from_secs(3),
 };
 const STEP: Nanos = Nanos::from_millis(100);
-/// Envoy's.
+/// Envoy's report interval, in steps.
 const BETWEEN_REPORTS: u64 = 50;
 
-/// Numbers that look random and are the same for the same seed.
+/// A seeded random number generator (splitmix64).
 pub(super) struct SeededRng(u64);
 
 impl SeededRng {
@@ -36,19 +36,19 @@ impl SeededRng {
     }
 }
 
-/// What the server gets wrong, to see that it is noticed.
+/// A mistake of the server, as a negative control.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mistake {
     None,
-    /// It takes any report as proof that what it sent has arrived.
+    /// It takes any report as proof that earlier messages arrived.
     NoGrace,
-    /// It gives out everything at once after a restart.
-    NoLearning,
-    /// It takes back what somebody holds as soon as he is gone.
-    ForgetsTheGone,
+    /// It assigns shares at once after a restart.
+    NoWaitAfterRestart,
+    /// It frees a client's share as soon as the client disconnects.
+    FreesDisconnected,
 }
 
-/// What happens to clients and the server.
+/// The reliability of the network, the clients and the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NetworkConditions {
     Reliable,
@@ -56,16 +56,16 @@ pub(super) enum NetworkConditions {
 }
 
 pub(super) struct SimulatedClient {
-    /// Its claim, while it is connected.
+    /// Its claim while it is connected.
     claim: Option<u64>,
     back_at: Timestamp,
-    /// What it runs on, and until when.
+    /// The share in use, and its expiry.
     running: Option<(u64, Timestamp)>,
     pub(super) wants: u64,
     next_report: u64,
     coming: VecDeque<(Timestamp, u64)>,
     going: VecDeque<(Timestamp, u64)>,
-    /// How often what it runs on became something else.
+    /// How often its share changed.
     pub(super) changes: u32,
 }
 
@@ -80,25 +80,30 @@ pub(super) struct Simulator {
     pub(super) capacity: u64,
     pool: SharePool,
     pub(super) clients: Vec<SimulatedClient>,
-    dice: SeededRng,
-    fate: NetworkConditions,
+    rng: SeededRng,
+    conditions: NetworkConditions,
     mistake: Mistake,
     next_claim: u64,
     steps: u64,
-    /// What clients ran on, added up over all steps.
+    /// The sum of shares in use over all steps.
     used: u128,
 }
 
 impl Simulator {
-    pub(super) fn new(capacity: u64, wants: &[u64], fate: NetworkConditions, seed: u64) -> Self {
+    pub(super) fn new(
+        capacity: u64,
+        wants: &[u64],
+        conditions: NetworkConditions,
+        seed: u64,
+    ) -> Self {
         let now = Timestamp::from_secs(1_000);
-        let mut dice = SeededRng(seed);
+        let mut rng = SeededRng(seed);
         let clients = wants.iter().map(|wants| SimulatedClient {
             claim: None,
             back_at: now,
             running: None,
             wants: *wants,
-            next_report: dice.below(BETWEEN_REPORTS),
+            next_report: rng.below(BETWEEN_REPORTS),
             coming: VecDeque::new(),
             going: VecDeque::new(),
             changes: 0,
@@ -108,8 +113,8 @@ impl Simulator {
             now,
             capacity,
             pool: SharePool::new(capacity, now),
-            dice,
-            fate,
+            rng,
+            conditions,
             mistake: Mistake::None,
             next_claim: 0,
             steps: 0,
@@ -122,17 +127,17 @@ impl Simulator {
         self
     }
 
-    /// What all clients run on together.
+    /// The sum of shares in use.
     pub(super) fn running(&self) -> u64 {
         self.clients.iter().map(SimulatedClient::share).sum()
     }
 
-    /// Which part of the limit clients ran on over all the time, in percent.
+    /// The fraction of the limit in use over the whole time, in percent.
     pub(super) fn use_percent(&self) -> u128 {
         self.used * 100 / u128::from(self.capacity * self.steps)
     }
 
-    /// Goes on for so many seconds; answers the first moment at which clients ran on more than there is.
+    /// Runs for `seconds`. The error is the first time at which clients used more than the limit.
     pub(super) fn run(&mut self, seconds: u64) -> Result<(), String> {
         for _ in 0..seconds * 10 {
             self.step();
@@ -149,7 +154,7 @@ impl Simulator {
     fn step(&mut self) {
         self.now = self.now.after(STEP);
         self.steps += 1;
-        if self.fate == NetworkConditions::Faulty && self.dice.one_in(2_000) {
+        if self.conditions == NetworkConditions::Faulty && self.rng.one_in(2_000) {
             self.restart();
         }
         for index in 0..self.clients.len() {
@@ -173,10 +178,10 @@ impl Simulator {
         }
     }
 
-    /// One step in the life of one client.
+    /// One step of one client.
     fn step_client(&mut self, index: usize) {
         let now = self.now;
-        if self.fate == NetworkConditions::Faulty {
+        if self.conditions == NetworkConditions::Faulty {
             self.inject_fault(index);
         }
         let client = &mut self.clients[index];
@@ -193,7 +198,7 @@ impl Simulator {
         if client.claim.is_some() && self.steps >= client.next_report {
             client.next_report = self.steps + BETWEEN_REPORTS;
             let late = self.arrival_time();
-            let is_lost = self.fate == NetworkConditions::Faulty && self.dice.one_in(10);
+            let is_lost = self.conditions == NetworkConditions::Faulty && self.rng.one_in(10);
             let client = &mut self.clients[index];
             if !is_lost {
                 client.going.push_back((late, client.wants));
@@ -212,12 +217,12 @@ impl Simulator {
         }
     }
 
-    /// Half of the grace at most, so that there and back are within it.
+    /// The arrival time of a message: at most half of the grace period later, so that a round trip is within it.
     fn arrival_time(&mut self) -> Timestamp {
         let most = SPANS.grace.as_nanos() / 2;
-        let delay = match self.fate {
+        let delay = match self.conditions {
             NetworkConditions::Reliable => Nanos::from_millis(1),
-            NetworkConditions::Faulty => Nanos::from_nanos(self.dice.below(most)),
+            NetworkConditions::Faulty => Nanos::from_nanos(self.rng.below(most)),
         };
         self.now.after(delay)
     }
@@ -248,12 +253,12 @@ impl Simulator {
     }
 
     fn inject_fault(&mut self, index: usize) {
-        if self.dice.one_in(300) {
-            self.clients[index].wants = self.dice.below(3) * self.capacity / 2;
+        if self.rng.one_in(300) {
+            self.clients[index].wants = self.rng.below(3) * self.capacity / 2;
         }
-        if self.dice.one_in(400) {
+        if self.rng.one_in(400) {
             self.disconnect(index);
-        } else if self.dice.one_in(1_000) {
+        } else if self.rng.one_in(1_000) {
             self.disconnect(index);
             let client = &mut self.clients[index];
             client.running = None;
@@ -261,16 +266,16 @@ impl Simulator {
         }
     }
 
-    /// What is under way to the client may still arrive, up to somewhere; what comes from it does not.
+    /// Disconnects a client. Some messages to it still arrive; messages from it do not.
     fn disconnect(&mut self, index: usize) {
-        let pause = Nanos::from_millis(self.dice.below(10_000));
+        let pause = Nanos::from_millis(self.rng.below(10_000));
         let client = &mut self.clients[index];
-        let arrives = self.dice.below(client.coming.len() as u64 + 1);
+        let arrives = self.rng.below(client.coming.len() as u64 + 1);
         client.coming.truncate(usize::try_from(arrives).unwrap());
         client.going.clear();
         client.back_at = self.now.after(pause);
         if let Some(claim) = client.claim.take() {
-            if self.mistake == Mistake::ForgetsTheGone {
+            if self.mistake == Mistake::FreesDisconnected {
                 self.pool.record_sent(claim, 0, Timestamp::EPOCH, &SPANS);
                 self.pool.confirm_delivery(claim, self.now, &SPANS);
             }
@@ -283,7 +288,7 @@ impl Simulator {
             self.disconnect(index);
         }
         let opens = match self.mistake {
-            Mistake::NoLearning => self.now,
+            Mistake::NoWaitAfterRestart => self.now,
             _ => self.now.after(SPANS.hold_time()),
         };
         self.pool = SharePool::new(self.capacity, opens);

@@ -9,7 +9,7 @@ use std::task::Poll;
 use tollgate_core::quota_lease::{LeaseGrant, LeaseReport, LeaseRequest, LeaseSpec, LeasedBucket};
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 use tollgate_store::{
-    Clock as _, IdentifiedLimit, Lender, LimitId, ManualClock, Op, QuotaCheck, StoreError,
+    Clock as _, IdentifiedLimit, LeaseBroker, LimitId, ManualClock, Op, QuotaCheck, StoreError,
     StoreErrorKind, StoreFuture, StoreKey,
 };
 
@@ -118,8 +118,8 @@ impl FakeBroker {
     }
 }
 
-impl Lender for FakeBroker {
-    fn lend<'a>(
+impl LeaseBroker for FakeBroker {
+    fn grant_lease<'a>(
         &'a self,
         _place: Option<StoreKey<'a>>,
         key: StoreKey<'a>,

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Nanos, Rate, Timestamp, TokenBucket};
 use tollgate_store::{
     IdentifiedLimit, LimitId, ManualClock, MemoryStore, Op, QuotaCheck, RemoteStore, Store as _,

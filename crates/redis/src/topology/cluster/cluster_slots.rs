@@ -1,11 +1,11 @@
-//! Who has which slot, as a node has told it. Must not know: connections.
+//! Parses the slot ranges of a cluster. Must not know: connections.
 
 use redis::Value;
 
 use super::super::slot::SLOTS;
 use crate::address::Endpoint;
 
-/// A range of slots and the primary that has them.
+/// A range of slots and the primary that owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SlotRange {
     pub(super) first: u16,
@@ -13,8 +13,8 @@ pub(super) struct SlotRange {
     pub(super) owner: Endpoint,
 }
 
-/// Reads the reply to `CLUSTER SLOTS`. Nothing is trusted: a reply that is not one is `None`.
-pub(super) fn parse(reply: &Value, by: &Endpoint) -> Option<Vec<SlotRange>> {
+/// Parses the reply to `CLUSTER SLOTS`; `None` if it is invalid.
+pub(super) fn parse(reply: &Value, source: &Endpoint) -> Option<Vec<SlotRange>> {
     let Value::Array(entries) = reply else {
         return None;
     };
@@ -34,7 +34,7 @@ pub(super) fn parse(reply: &Value, by: &Endpoint) -> Option<Vec<SlotRange>> {
             let [host, port, ..] = primary.as_slice() else {
                 return None;
             };
-            let owner = Endpoint::reported_by(&text(host)?, number(port)?, by);
+            let owner = Endpoint::reported_by(&text(host)?, number(port)?, source);
             let is_range = first <= last && usize::from(last) < SLOTS;
             is_range.then_some(SlotRange { first, last, owner })
         })
@@ -52,7 +52,7 @@ fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         Value::SimpleString(text) => Some(text.clone()),
-        // A node that does not know its own address.
+        // The node does not know its own address.
         Value::Nil => Some(String::new()),
         _ => None,
     }
@@ -73,7 +73,7 @@ mod tests {
         Value::Array(parts)
     }
 
-    fn by() -> Endpoint {
+    fn source() -> Endpoint {
         Endpoint::Tcp("10.0.0.9".to_owned(), 7009)
     }
 
@@ -87,14 +87,14 @@ mod tests {
             ),
             entry(100, 16_383, vec![node(None, 7003)]),
         ]);
-        let ranges = parse(&reply, &by()).unwrap();
+        let ranges = parse(&reply, &source()).unwrap();
         assert_eq!(ranges[0].owner, Endpoint::Tcp("10.0.0.1".to_owned(), 7001));
         assert_eq!((ranges[0].first, ranges[0].last), (0, 99));
         assert_eq!(ranges[1].owner, Endpoint::Tcp("10.0.0.9".to_owned(), 7003));
     }
 
     #[test]
-    fn what_is_not_a_map_is_none() {
+    fn an_invalid_slot_map_is_rejected() {
         let wrong = [
             Value::Nil,
             Value::Array(vec![Value::Int(1)]),
@@ -105,7 +105,7 @@ mod tests {
             Value::Array(vec![entry(-1, 1, vec![node(None, 1)])]),
         ];
         for reply in wrong {
-            assert_eq!(parse(&reply, &by()), None, "{reply:?}");
+            assert_eq!(parse(&reply, &source()), None, "{reply:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The cluster as it was last seen: a link to each primary, and who has which slot. A slot that has moved is corrected in
-//! place; nodes that come and go make another view. Must not know: how it was found out.
+//! The last known state of the cluster: a pool for each primary, and the owner of each slot. A moved slot is updated in
+//! place; new or lost nodes make a new view. Must not know: how it was queried.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -9,28 +9,27 @@ use super::cluster_slots::SlotRange;
 use crate::address::Endpoint;
 use crate::pool::ConnectionPool;
 
-/// No node has the slot.
-const NOBODY: u16 = u16::MAX;
+/// No node owns the slot.
+const NO_OWNER: u16 = u16::MAX;
 
-/// Links and slots.
 #[derive(Debug)]
 pub(super) struct ClusterView {
-    links: Vec<Arc<ConnectionPool>>,
-    /// For each slot the number of its owner's link.
+    pools: Vec<Arc<ConnectionPool>>,
+    /// For each slot the index of its owner's pool.
     owners: Vec<AtomicU16>,
 }
 
 impl ClusterView {
-    /// Nothing is known yet.
+    /// The view before the first refresh.
     pub(super) fn empty() -> Self {
         Self::new(Vec::new(), &[])
     }
 
-    /// These ranges, with a link to each owner. A range whose owner has no link is nobody's.
-    pub(super) fn new(links: Vec<Arc<ConnectionPool>>, ranges: &[SlotRange]) -> Self {
+    /// A view of these ranges. Ranges whose owner has no pool have no owner.
+    pub(super) fn new(pools: Vec<Arc<ConnectionPool>>, ranges: &[SlotRange]) -> Self {
         let view = Self {
-            links,
-            owners: std::iter::repeat_with(|| AtomicU16::new(NOBODY))
+            pools,
+            owners: std::iter::repeat_with(|| AtomicU16::new(NO_OWNER))
                 .take(SLOTS)
                 .collect(),
         };
@@ -42,45 +41,45 @@ impl ClusterView {
         view
     }
 
-    pub(super) fn links(&self) -> &[Arc<ConnectionPool>] {
-        &self.links
+    pub(super) fn pools(&self) -> &[Arc<ConnectionPool>] {
+        &self.pools
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<ConnectionPool>> {
         let owner = self.owners.get(usize::from(slot))?.load(Ordering::Relaxed);
-        self.links.get(usize::from(owner))
+        self.pools.get(usize::from(owner))
     }
 
-    /// The link to a node, if it is known.
+    /// The pool of a node, if it is known.
     pub(super) fn find(&self, endpoint: &Endpoint) -> Option<&Arc<ConnectionPool>> {
-        self.links.iter().find(|link| link.endpoint() == endpoint)
+        self.pools.iter().find(|pool| pool.endpoint() == endpoint)
     }
 
-    /// From now on this node has the slot.
+    /// Assigns the slot to this node.
     pub(super) fn assign(&self, slot: u16, to: &Endpoint) {
-        let index = self.links.iter().position(|link| link.endpoint() == to);
+        let index = self.pools.iter().position(|pool| pool.endpoint() == to);
         let index = index.and_then(|index| u16::try_from(index).ok());
         if let (Some(owner), Some(index)) = (self.owners.get(usize::from(slot)), index) {
             owner.store(index, Ordering::Relaxed);
         }
     }
 
-    /// Whether the same nodes have the same slots.
+    /// Whether the same nodes own the same slots.
     pub(super) fn matches_ranges(&self, ranges: &[SlotRange]) -> bool {
         let has = |range: &SlotRange| {
             (range.first..=range.last).all(|slot| {
                 self.owner(slot)
-                    .is_some_and(|link| *link.endpoint() == range.owner)
+                    .is_some_and(|pool| *pool.endpoint() == range.owner)
             })
         };
-        let served = ranges
+        let expected = ranges
             .iter()
             .map(|range| usize::from(range.last - range.first) + 1)
             .sum::<usize>();
         let known = self
             .owners
             .iter()
-            .filter(|owner| owner.load(Ordering::Relaxed) != NOBODY);
-        ranges.iter().all(has) && served == known.count()
+            .filter(|owner| owner.load(Ordering::Relaxed) != NO_OWNER);
+        ranges.iter().all(has) && expected == known.count()
     }
 }

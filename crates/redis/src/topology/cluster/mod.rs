@@ -1,8 +1,8 @@
-//! A cluster: every slot has a primary, and calls go to the one that has the key's.
+//! A cluster: every slot has a primary, and each call goes to the primary of its key's slot.
 //!
-//! The client's own cluster connection is not used: it repeats calls whose connection broke, and those may have charged.
-//! Here a call goes to another node only when a node has said that it did not carry it out. Must not know: what is in a
-//! call.
+//! The client library's own cluster connection is not used, because it repeats calls whose connection broke, and those
+//! may have charged. Here a call goes to another node only after a node has replied that it did not run it. Must not
+//! know: what is in a call.
 
 mod cluster_slots;
 mod cluster_view;
@@ -22,14 +22,14 @@ use crate::pool::{CallMode, ConnectionPool, Connector};
 use crate::task::{SupervisedTask, jittered};
 use crate::wire::ScriptCall;
 
-/// The most nodes that one call is sent to. Every one but the last has said that it did nothing.
-const MOST_HOPS: u32 = 5;
-/// How often a call is tried again whose keys are on two nodes for the moment.
-const MOST_AGAIN: u32 = 3;
-/// How long to wait before, at most.
-const AGAIN_AFTER: Duration = Duration::from_millis(2);
+/// The largest number of nodes that one call is sent to. Each node but the last has replied that it did not run it.
+const MAX_HOPS: u32 = 5;
+/// How often a call is repeated after `TRYAGAIN`.
+const MAX_RETRIES: u32 = 3;
+/// The longest pause before such a repetition.
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
-/// The nodes, and the task that keeps up with them.
+/// The nodes of the cluster, and the task that refreshes the slot map.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     state: Arc<ClusterState>,
@@ -38,27 +38,27 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(super) async fn open(
-        dial: Connector,
+        connector: Connector,
         seeds: Vec<Endpoint>,
         connections: usize,
     ) -> Result<Self, StoreError> {
-        let shared = Arc::new(ClusterState::new(dial, seeds, connections));
-        // Without an answer the store exists all the same, and the task goes on asking.
-        if shared.refresh().await != RefreshOutcome::NoReply {
-            for link in shared.view().links() {
-                link.wait_for_first_attempt().await;
+        let state = Arc::new(ClusterState::new(connector, seeds, connections));
+        // Without a reply the store exists anyway, and the task keeps asking.
+        if state.refresh().await != RefreshOutcome::NoReply {
+            for pool in state.view().pools() {
+                pool.wait_for_first_attempt().await;
             }
         }
-        let refreshing = Arc::clone(&shared);
+        let refreshing = Arc::clone(&state);
         let refresher = SupervisedTask::start(move || Arc::clone(&refreshing).keep_refreshing())?;
         Ok(Self {
-            state: shared,
+            state,
             _refresher: refresher,
         })
     }
 
-    pub(super) fn links(&self) -> Vec<Arc<ConnectionPool>> {
-        self.state.view().links().to_vec()
+    pub(super) fn pools(&self) -> Vec<Arc<ConnectionPool>> {
+        self.state.view().pools().to_vec()
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<ConnectionPool>> {
@@ -71,68 +71,68 @@ impl Cluster {
         request: &ScriptCall,
         until: Instant,
     ) -> Result<Value, StoreError> {
-        let Some(mut link) = self.owner(slot) else {
-            self.state.alarm();
-            let detail = "no node of the cluster is known to have the slot";
+        let Some(mut pool) = self.owner(slot) else {
+            self.state.request_refresh();
+            let detail = "no known node of the cluster owns the slot";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
-        let (mut how, mut hops, mut again) = (CallMode::Plain, 1, 0);
+        let (mut mode, mut hops, mut retries) = (CallMode::Plain, 1, 0);
         loop {
-            let failure = match link.call(request, how, until).await {
+            let failure = match pool.call(request, mode, until).await {
                 Ok(reply) => return Ok(reply),
                 Err(failure) => failure,
             };
             let next = match &failure.hint {
                 RoutingHint::None => None,
                 RoutingHint::FindServer => {
-                    self.state.alarm();
+                    self.state.request_refresh();
                     None
                 }
                 RoutingHint::Moved(to) => self
-                    .moved(slot, to, &link)
-                    .map(|link| (link, CallMode::Plain)),
-                RoutingHint::Ask(to) => self.find(to, &link).map(|link| (link, CallMode::Asking)),
+                    .moved(slot, to, &pool)
+                    .map(|pool| (pool, CallMode::Plain)),
+                RoutingHint::Ask(to) => self.find(to, &pool).map(|pool| (pool, CallMode::Asking)),
                 RoutingHint::TryAgain => {
-                    again += 1;
-                    let is_late = !wait_before(again, until).await;
-                    // From the start: the keys may be together elsewhere by now.
+                    retries += 1;
+                    let is_late = !wait_before_retry(retries, until).await;
+                    // Start over: the keys may be together on another node by now.
                     let owner = self.owner(slot).filter(|_| !is_late);
                     hops -= 1;
-                    owner.map(|link| (link, CallMode::Plain))
+                    owner.map(|pool| (pool, CallMode::Plain))
                 }
             };
-            let Some(next) = next.filter(|_| hops < MOST_HOPS) else {
+            let Some(next) = next.filter(|_| hops < MAX_HOPS) else {
                 return Err(failure.error);
             };
-            (link, how) = next;
+            (pool, mode) = next;
             hops += 1;
         }
     }
 
-    /// Who has the slot now. Everybody else's calls go there too from now on.
-    fn moved(&self, slot: u16, to: &str, by: &ConnectionPool) -> Option<Arc<ConnectionPool>> {
-        // Where one slot has moved others may have.
-        self.state.alarm();
-        let link = self.find(to, by)?;
-        self.state.view().assign(slot, link.endpoint());
-        Some(link)
+    /// The new owner of the slot. Later calls of other requests go there too.
+    fn moved(&self, slot: u16, to: &str, from: &ConnectionPool) -> Option<Arc<ConnectionPool>> {
+        // If one slot has moved, others may have moved too.
+        self.state.request_refresh();
+        let pool = self.find(to, from)?;
+        self.state.view().assign(slot, pool.endpoint());
+        Some(pool)
     }
 
-    /// The link to a node. One that is not known yet is found in the background, and until then there is none.
-    fn find(&self, to: &str, by: &ConnectionPool) -> Option<Arc<ConnectionPool>> {
-        let endpoint = Endpoint::parse_from(to, by.endpoint())?;
-        let found = self.state.view().find(&endpoint).cloned();
-        if found.is_none() {
-            self.state.alarm();
+    /// The pool of a node. An unknown node is found in the background; until then there is none.
+    fn find(&self, to: &str, from: &ConnectionPool) -> Option<Arc<ConnectionPool>> {
+        let endpoint = Endpoint::parse_from(to, from.endpoint())?;
+        let pool = self.state.view().find(&endpoint).cloned();
+        if pool.is_none() {
+            self.state.request_refresh();
         }
-        found
+        pool
     }
 }
 
-/// Waits a moment, if that makes sense for the so manieth time and there is time.
-async fn wait_before(again: u32, until: Instant) -> bool {
-    let wake = Instant::now() + AGAIN_AFTER / 2 + jittered(AGAIN_AFTER / 2);
-    if again > MOST_AGAIN || wake >= until {
+/// Waits briefly if another attempt is allowed and there is time. Returns false otherwise.
+async fn wait_before_retry(retries: u32, until: Instant) -> bool {
+    let wake = Instant::now() + RETRY_PAUSE / 2 + jittered(RETRY_PAUSE / 2);
+    if retries > MAX_RETRIES || wake >= until {
         return false;
     }
     tokio::time::sleep_until(wake).await;

@@ -1,5 +1,5 @@
-//! Finding out who has which slot, in the background: when a node says that something has moved, when one seems to be
-//! gone, and now and then. Must not know: calls.
+//! Refreshes the slot map in the background: when a node reports a moved slot, when a node seems unreachable, and
+//! periodically. Must not know: calls.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,46 +14,46 @@ use crate::address::Endpoint;
 use crate::pool::{ConnectionPool, Connector};
 use crate::task::jittered;
 
-/// How often the map is asked for when all is well.
+/// How often the map is refreshed without a reason.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
-/// The most that is waited before the next question after one, and after many that brought nothing new: a fleet that lost
-/// a node asks the others, and they are busy.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// More primaries than anybody runs. A reply that names more is not a map.
-const MOST_NODES: usize = 1_024;
+/// The longest pause after the first refresh, and after many that found nothing new: when a fleet loses a node, all of
+/// its stores query the other nodes.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// More primaries than any cluster has. A reply with more is invalid.
+const MAX_NODES: usize = 1_024;
 
-/// What came of asking for the map.
+/// The result of a refresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefreshOutcome {
-    /// Nobody answered.
+    /// No node replied.
     NoReply,
-    /// It is as it was.
+    /// The map has not changed.
     Unchanged,
-    /// It is in force.
+    /// A new map is in use.
     Changed,
 }
 
-/// What callers and the task share.
+/// The state that calls and the refresh task share.
 #[derive(Debug)]
 pub(super) struct ClusterState {
-    dial: Connector,
+    connector: Connector,
     seeds: Vec<Endpoint>,
     connections: usize,
     view: RwLock<Arc<ClusterView>>,
-    alarm: Arc<Notify>,
-    /// Who is asked first, another one each time: one node may be wrong for long.
+    refresh_signal: Arc<Notify>,
+    /// The node to query first, another one each time: one node may be wrong for a long time.
     next_node: AtomicUsize,
 }
 
 impl ClusterState {
-    pub(super) fn new(dial: Connector, seeds: Vec<Endpoint>, connections: usize) -> Self {
+    pub(super) fn new(connector: Connector, seeds: Vec<Endpoint>, connections: usize) -> Self {
         Self {
-            dial,
+            connector,
             seeds,
             connections,
             view: RwLock::new(Arc::new(ClusterView::empty())),
-            alarm: Arc::new(Notify::new()),
+            refresh_signal: Arc::new(Notify::new()),
             next_node: AtomicUsize::new(0),
         }
     }
@@ -63,90 +63,95 @@ impl ClusterState {
         Arc::clone(&view)
     }
 
-    /// Asks for a new map soon.
-    pub(super) fn alarm(&self) {
-        self.alarm.notify_one();
+    /// Requests a refresh soon.
+    pub(super) fn request_refresh(&self) {
+        self.refresh_signal.notify_one();
     }
 
     pub(super) async fn keep_refreshing(self: Arc<Self>) {
-        let mut pause = SHORTEST_PAUSE;
+        let mut pause = MIN_PAUSE;
         loop {
-            let waited = tokio::time::timeout(REFRESH_EVERY, self.alarm.notified()).await;
-            let found = self.refresh().await;
-            if found == RefreshOutcome::NoReply {
-                self.alarm();
+            let waited = tokio::time::timeout(REFRESH_EVERY, self.refresh_signal.notified()).await;
+            let outcome = self.refresh().await;
+            if outcome == RefreshOutcome::NoReply {
+                self.request_refresh();
             }
-            let is_calm = waited.is_err() || found == RefreshOutcome::Changed;
-            pause = if is_calm {
-                SHORTEST_PAUSE
+            let is_settled = waited.is_err() || outcome == RefreshOutcome::Changed;
+            pause = if is_settled {
+                MIN_PAUSE
             } else {
-                pause.saturating_mul(2).min(LONGEST_PAUSE)
+                pause.saturating_mul(2).min(MAX_PAUSE)
             };
             tokio::time::sleep(jittered(pause)).await;
         }
     }
 
-    /// Asks for the map and puts it in force.
+    /// Queries the map and puts it in use.
     pub(super) async fn refresh(&self) -> RefreshOutcome {
-        let Some(ranges) = self.ask().await else {
+        let Some(ranges) = self.query_ranges().await else {
             return RefreshOutcome::NoReply;
         };
         let view = self.view();
         if view.matches_ranges(&ranges) {
             return RefreshOutcome::Unchanged;
         }
-        let mut links: Vec<Arc<ConnectionPool>> = Vec::new();
+        let mut pools: Vec<Arc<ConnectionPool>> = Vec::new();
         for range in &ranges {
-            if links.iter().any(|link| *link.endpoint() == range.owner) {
+            if pools.iter().any(|pool| *pool.endpoint() == range.owner) {
                 continue;
             }
-            // A node that stays keeps its connections.
+            // Nodes that stay keep their connections.
             let known = view.find(&range.owner).cloned();
-            let link = known.map_or_else(
+            let pool = known.map_or_else(
                 || {
                     let owner = range.owner.clone();
-                    ConnectionPool::start(&self.dial, owner, self.connections, &self.alarm)
-                        .map(Arc::new)
+                    ConnectionPool::start(
+                        &self.connector,
+                        owner,
+                        self.connections,
+                        &self.refresh_signal,
+                    )
+                    .map(Arc::new)
                 },
                 Ok,
             );
-            if let Ok(link) = link {
-                links.push(link);
+            if let Ok(pool) = pool {
+                pools.push(pool);
             }
         }
-        let next = Arc::new(ClusterView::new(links, &ranges));
+        let next = Arc::new(ClusterView::new(pools, &ranges));
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = next;
         RefreshOutcome::Changed
     }
 
-    async fn ask(&self) -> Option<Vec<SlotRange>> {
-        let mut question = redis::cmd("CLUSTER");
-        question.arg("SLOTS");
-        let turn = self.next_node.fetch_add(1, Ordering::Relaxed);
+    async fn query_ranges(&self) -> Option<Vec<SlotRange>> {
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let first = self.next_node.fetch_add(1, Ordering::Relaxed);
         let view = self.view();
-        let links = view.links();
-        for index in 0..links.len() {
-            let index = turn.wrapping_add(index).checked_rem(links.len())?;
-            let link = links.get(index)?;
-            let reply = link.query(&question, self.dial.deadline()).await;
+        let pools = view.pools();
+        for index in 0..pools.len() {
+            let index = first.wrapping_add(index).checked_rem(pools.len())?;
+            let pool = pools.get(index)?;
+            let reply = pool.query(&command, self.connector.deadline()).await;
             if let Some(ranges) = reply
                 .ok()
-                .and_then(|reply| accepted(&reply, link.endpoint()))
+                .and_then(|reply| parse_usable(&reply, pool.endpoint()))
             {
                 return Some(ranges);
             }
         }
         for index in 0..self.seeds.len() {
-            let index = turn.wrapping_add(index).checked_rem(self.seeds.len())?;
+            let index = first.wrapping_add(index).checked_rem(self.seeds.len())?;
             let seed = self.seeds.get(index)?;
-            let asking = async {
-                let credentials = self.dial.credentials().await?;
-                let mut connection = self.dial.connect(seed, credentials.as_ref()).await?;
-                question.query_async::<Value>(&mut connection).await
+            let querying = async {
+                let credentials = self.connector.credentials().await?;
+                let mut connection = self.connector.connect(seed, credentials.as_ref()).await?;
+                command.query_async::<Value>(&mut connection).await
             };
-            let patience = self.dial.deadline().saturating_mul(2);
-            if let Ok(Ok(reply)) = tokio::time::timeout(patience, asking).await
-                && let Some(ranges) = accepted(&reply, seed)
+            let timeout = self.connector.deadline().saturating_mul(2);
+            if let Ok(Ok(reply)) = tokio::time::timeout(timeout, querying).await
+                && let Some(ranges) = parse_usable(&reply, seed)
             {
                 return Some(ranges);
             }
@@ -155,7 +160,7 @@ impl ClusterState {
     }
 }
 
-/// A map that can be used: a node that is not part of a cluster yet knows of no slots.
-fn accepted(reply: &Value, by: &Endpoint) -> Option<Vec<SlotRange>> {
-    cluster_slots::parse(reply, by).filter(|ranges| (1..=MOST_NODES * 16).contains(&ranges.len()))
+/// A usable map: a node that has not joined a cluster yet has no slots.
+fn parse_usable(reply: &Value, by: &Endpoint) -> Option<Vec<SlotRange>> {
+    cluster_slots::parse(reply, by).filter(|ranges| (1..=MAX_NODES * 16).contains(&ranges.len()))
 }

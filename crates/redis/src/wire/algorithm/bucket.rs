@@ -1,4 +1,4 @@
-//! Token and leaky buckets: the state is one instant. See `lua/bucket.lua`, and `lua/spend.lua` for spending alone.
+//! Token and leaky buckets: the state is one instant. See `lua/bucket.lua`, and `lua/spend.lua` for plain spending.
 //!
 //! Must not know: other algorithms.
 
@@ -7,13 +7,13 @@ use tollgate_core::limit::{Op, State};
 use tollgate_core::{LeakyBucket, TokenBucket};
 
 use super::ScriptedAlgorithm;
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
 use crate::wire::observed_state::{ObservedState, ReplyReader};
 
 impl ScriptedAlgorithm for TokenBucket {
-    const SCRIPT: Which = Which::Buckets;
+    const SCRIPT: ScriptKind = ScriptKind::Buckets;
 
     fn encode(&self, op: Op) -> Option<Blob> {
         encode(self, false, op)
@@ -25,7 +25,7 @@ impl ScriptedAlgorithm for TokenBucket {
 }
 
 impl ScriptedAlgorithm for LeakyBucket {
-    const SCRIPT: Which = Which::Buckets;
+    const SCRIPT: ScriptKind = ScriptKind::Buckets;
 
     fn encode(&self, op: Op) -> Option<Blob> {
         encode(self.as_token_bucket(), self.is_queue(), op)

@@ -1,4 +1,4 @@
-//! Sliding window counters: the state is when the window began and two counts. See `lua/counter.lua`.
+//! Sliding window counters: the state is the window's start and two counts. See `lua/counter.lua`.
 //!
 //! Must not know: other algorithms.
 
@@ -7,13 +7,13 @@ use tollgate_core::limit::{Op, State};
 use tollgate_core::{CounterState, SlidingCounter};
 
 use super::ScriptedAlgorithm;
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
 use crate::wire::observed_state::{ObservedState, ReplyReader};
 
 impl ScriptedAlgorithm for SlidingCounter {
-    const SCRIPT: Which = Which::Counters;
+    const SCRIPT: ScriptKind = ScriptKind::Counters;
 
     fn encode(&self, op: Op) -> Option<Blob> {
         let limit = self.limit();
@@ -29,7 +29,7 @@ impl ScriptedAlgorithm for SlidingCounter {
             _ => return None,
         };
         let (length, tick) = (self.window().as_nanos(), self.tick().as_nanos().max(1));
-        // A tick is a power of ten, and its exponent is what the state has room for.
+        // A tick is a power of ten; the state stores its exponent.
         let power = u8::try_from(tick.ilog10()).ok()?;
         let blob = Blob::new(3, operation)
             .count(limit)

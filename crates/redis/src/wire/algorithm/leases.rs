@@ -1,5 +1,5 @@
-//! Concurrency limits. There may be many leases, so of them comes what a decision depends on, and core is shown a short list
-//! that decides the same. See `lua/leases.lua`.
+//! Concurrency limits. There may be many leases, so the reply holds only the values that a decision depends on. Core
+//! decides on an equivalent short list. See `lua/leases.lua`.
 //!
 //! Must not know: other algorithms.
 
@@ -8,18 +8,18 @@ use tollgate_core::concurrency::{Lease, LeaseId, LeaseSet};
 use tollgate_core::limit::{Op, State};
 
 use super::ScriptedAlgorithm;
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
 use crate::wire::observed_state::{ObservedState, ReplyReader};
 
 impl ScriptedAlgorithm for Concurrency {
-    const SCRIPT: Which = Which::Leases;
+    const SCRIPT: ScriptKind = ScriptKind::Leases;
 
     fn encode(&self, op: Op) -> Option<Blob> {
         let (operation, id, weight) = match op {
             Op::Acquire { weight: 0, .. } => (code::LOOK, 0, 0),
-            // Also what can never be admitted: it may be held already, from before the limit was lowered.
+            // Also if the weight exceeds the limit: the lease may be held since before the limit was lowered.
             Op::Acquire { id, weight } => (code::ACQUIRE, id.0, weight),
             Op::Renew(id) => (code::RENEW, id.0, 0),
             Op::Release(id) => (code::RELEASE, id.0, 0),
@@ -41,7 +41,7 @@ impl ScriptedAlgorithm for Concurrency {
         let last_after = reader.pair()?;
         reader.int()?;
         let rest = used.checked_sub(gone)?;
-        // The names of the others do not matter, as long as nobody is looked for under them.
+        // The ids of the other leases do not matter, as long as no operation looks for them.
         let other = LeaseId(!id.0);
         let leases = |leases: [(LeaseId, u64, u64); 2]| {
             let leases = leases.into_iter().filter(|(_, weight, _)| *weight > 0);

@@ -1,5 +1,5 @@
-//! Sliding window logs. A log may be long, so of it comes what a decision depends on, and core is shown a short one that
-//! decides the same: what leaves until the cost fits as one entry, the rest as another. See `lua/log.lua`.
+//! Sliding window logs. A log may be long, so the reply holds only the values that a decision depends on. Core decides
+//! on an equivalent log of two entries: the blocks that expire until the cost fits, and all others. See `lua/log.lua`.
 //!
 //! Must not know: other algorithms.
 
@@ -9,13 +9,13 @@ use tollgate_core::limit::{Op, State};
 use tollgate_core::sliding_log::{Log, LogEntry};
 
 use super::ScriptedAlgorithm;
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
 use crate::wire::observed_state::{ObservedState, ReplyReader};
 
 impl ScriptedAlgorithm for SlidingLog {
-    const SCRIPT: Which = Which::Logs;
+    const SCRIPT: ScriptKind = ScriptKind::Logs;
     const MARK_NANOS: u64 = 1_000;
 
     fn encode(&self, op: Op) -> Option<Blob> {

@@ -1,7 +1,8 @@
-//! The algorithms as the scripts know them: one file each, and the one place where this crate tells them apart.
+//! How each algorithm is encoded for its script, one file each; the only place in this crate that distinguishes
+//! algorithms.
 //!
-//! Everything that does not depend on the state is computed here, so the scripts multiply and divide as little as possible.
-//! Must not know: keys, batches, how replies become answers.
+//! Values that do not depend on the state are computed here, so that the scripts multiply and divide as little as
+//! possible. Must not know: keys, batches, how replies are decoded.
 
 mod bucket;
 mod counter;
@@ -14,24 +15,24 @@ use tollgate_core::limit::{Op, Quota};
 
 use super::bytes::Blob;
 use super::observed_state::{ObservedState, ReplyReader};
-use crate::script::Which;
+use crate::script::ScriptKind;
 
-/// An algorithm that has a script.
+/// An algorithm with a script.
 trait ScriptedAlgorithm {
-    /// The script that decides batches of this algorithm only.
-    const SCRIPT: Which;
-    /// How many nanoseconds one step of a receipt's mark is. Scripts keep all instants in nanoseconds.
+    /// The script for batches of this algorithm only.
+    const SCRIPT: ScriptKind;
+    /// Nanoseconds per unit of a receipt's mark. Scripts store all instants in nanoseconds.
     const MARK_NANOS: u64 = 1;
 
-    /// The numbers that the script needs, or `None` if the algorithm does not know the operation. The first byte is the
+    /// The script's arguments, or `None` if the algorithm does not support the operation. The first byte is the
     /// algorithm, the second the operation's code.
     fn encode(&self, op: Op) -> Option<Blob>;
 
-    /// The state that the script saw. `id` is the lease that was asked about, if one was.
+    /// Reads the state that the script saw. `id` is the lease that the operation is about, if any.
     fn observe(&self, reader: &mut ReplyReader<'_>, id: LeaseId) -> Option<ObservedState>;
 }
 
-/// Asks the algorithm that a quota is of; `$otherwise` if it has no script.
+/// Calls the quota's algorithm; `$otherwise` if it has no script.
 macro_rules! each {
     ($quota:expr, $algorithm:ident => $answer:expr, $otherwise:expr) => {
         match $quota {
@@ -46,12 +47,12 @@ macro_rules! each {
     };
 }
 
-/// The blob for a limit and an operation; see [`Scripted::encode`].
+/// The arguments for a limit and an operation; see [`ScriptedAlgorithm::encode`].
 pub(super) fn encode(quota: &Quota, op: Op) -> Option<Blob> {
     each!(quota, algorithm => algorithm.encode(op), None)
 }
 
-/// The state that the script saw; see [`Scripted::observe`].
+/// The state that the script saw; see [`ScriptedAlgorithm::observe`].
 pub(super) fn observe(
     quota: &Quota,
     reader: &mut ReplyReader<'_>,
@@ -60,15 +61,15 @@ pub(super) fn observe(
     each!(quota, algorithm => algorithm.observe(reader, id), None)
 }
 
-/// The script that decides on this quota.
-pub(super) fn script(quota: &Quota) -> Which {
-    const fn of<A: ScriptedAlgorithm>(_: &A) -> Which {
+/// The script for this quota.
+pub(super) fn script(quota: &Quota) -> ScriptKind {
+    const fn of<A: ScriptedAlgorithm>(_: &A) -> ScriptKind {
         A::SCRIPT
     }
-    each!(quota, algorithm => of(algorithm), Which::All)
+    each!(quota, algorithm => of(algorithm), ScriptKind::All)
 }
 
-/// How many nanoseconds one step of a receipt's mark is.
+/// Nanoseconds per unit of a receipt's mark.
 pub(super) fn mark_nanos(quota: &Quota) -> u64 {
     const fn of<A: ScriptedAlgorithm>(_: &A) -> u64 {
         A::MARK_NANOS

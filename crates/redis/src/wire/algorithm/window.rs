@@ -1,4 +1,4 @@
-//! Fixed windows: the state is when the window ends and what was spent in it. See `lua/window.lua`.
+//! Fixed windows: the state is the window's end and its count. See `lua/window.lua`.
 //!
 //! Must not know: other algorithms.
 
@@ -8,13 +8,13 @@ use tollgate_core::limit::{Op, State};
 use tollgate_core::{FixedWindow, WindowState};
 
 use super::ScriptedAlgorithm;
-use crate::script::Which;
+use crate::script::ScriptKind;
 use crate::wire::bytes::Blob;
 use crate::wire::code;
 use crate::wire::observed_state::{ObservedState, ReplyReader};
 
 impl ScriptedAlgorithm for FixedWindow {
-    const SCRIPT: Which = Which::Windows;
+    const SCRIPT: ScriptKind = ScriptKind::Windows;
 
     fn encode(&self, op: Op) -> Option<Blob> {
         let (limit, saturation) = (self.limit(), self.saturation());

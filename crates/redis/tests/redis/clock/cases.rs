@@ -1,4 +1,4 @@
-//! One limit of every algorithm, and how long a clock that went back may lock somebody out of it.
+//! One limit of every algorithm, and how long a clock that went back may lock a client out of it.
 
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::Quota;
@@ -14,17 +14,18 @@ pub(super) const MOST: u64 = 5;
 
 #[derive(Debug)]
 pub(super) struct Case {
-    pub(super) ruled: IdentifiedLimit,
-    /// Core's promise: the longest that anybody waits for one unit after the clock went back.
+    pub(super) limit: IdentifiedLimit,
+    /// Core's promise: the longest wait for one unit after the clock went back.
     pub(super) bound: Nanos,
-    /// The most that is admitted while the clock runs from there to the bound.
+    /// The most units admitted while the clock runs from there to the bound.
     pub(super) admitted_within_bound: u64,
 }
 
 impl Case {
-    /// The operation that takes this much. Every holder of places is another, so `number` must be new each time.
+    /// The operation that takes this many units. Each concurrency lease needs a new id, so `number` must be new each
+    /// time.
     pub(super) fn take(&self, cost: u64, number: u128) -> Op {
-        match self.ruled.limit.quota() {
+        match self.limit.limit.quota() {
             Quota::Concurrency(_) => Op::Acquire {
                 id: LeaseId(number),
                 weight: cost,
@@ -34,7 +35,7 @@ impl Case {
     }
 
     pub(super) fn is_concurrency(&self) -> bool {
-        matches!(self.ruled.limit.quota(), Quota::Concurrency(_))
+        matches!(self.limit.limit.quota(), Quota::Concurrency(_))
     }
 }
 
@@ -42,7 +43,7 @@ pub(super) fn cases() -> Vec<Case> {
     let rate = Rate::per_minute(10);
     let refill = Nanos::from_secs(30);
     let token = TokenBucket::builder(rate).burst(MOST).build().unwrap();
-    // A leaky bucket's burst is what waits beside the one that is served.
+    // A leaky bucket's burst does not include the request that is being served.
     let meter = LeakyBucket::meter(rate).burst(MOST - 1).build().unwrap();
     let queue = LeakyBucket::queue(rate).burst(MOST - 1).build().unwrap();
     let window = |window| FixedWindow::builder(MOST, window).build().unwrap();
@@ -52,8 +53,8 @@ pub(super) fn cases() -> Vec<Case> {
         .build()
         .unwrap();
     let places = Concurrency::new(MOST, refill).unwrap();
-    let case = |ruled, bound, admitted_within_bound| Case {
-        ruled,
+    let case = |limit, bound, admitted_within_bound| Case {
+        limit,
         bound,
         admitted_within_bound,
     };
@@ -64,7 +65,7 @@ pub(super) fn cases() -> Vec<Case> {
         case(numbered_limit(1, token), refill, MOST),
         case(numbered_limit(2, meter), meter.ceiling(), MOST),
         case(numbered_limit(3, queue), queue.ceiling(), MOST),
-        // The window that was open ends within two, and at its end at most one other has begun.
+        // The open window ends within two windows' lengths, and by then at most one other has begun.
         case(
             numbered_limit(4, window(Window::Epoch(Nanos::HOUR))),
             two_hours,

@@ -1,6 +1,6 @@
-//! A server on a clock of its own, a store that decides on it, and the checks of what the server keeps.
+//! A server with a clock of its own, a store on it, and checks of the keys on the server.
 //!
-//! Must not know: which limits are tried.
+//! Must not know: which limits are tested.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::server_time::{connection, decide_one, long_timeout_store};
 /// Not on a whole millisecond, so that every rounding matters. Redis tells the time in microseconds.
 const START: Duration = Duration::from_micros(1_789_000_000_123_457);
 const MILLISECOND: u64 = 1_000_000;
-/// Valkey 9 reads the wall clock once a millisecond and counts on from there by the processor's own counter, which nobody
-/// can hold (valkey-io/valkey#3193). So it learns of a move late, and its clock is ahead of where it is held by up to this.
+/// Valkey 9 reads the wall clock once a millisecond and counts on with the processor's tick counter, which tests cannot
+/// hold (valkey-io/valkey#3193). So it notices a move late, and its clock may lead the held clock by this much.
 const CACHED_FOR: Nanos = Nanos::from_millis(1);
-/// How often the server is asked whether it has noticed that its clock moved: for seconds, where one millisecond will do.
+/// How often the server is asked whether it has noticed the move: for seconds, where one millisecond is enough.
 const QUESTIONS: u32 = 100_000;
 const GONE: i64 = -2;
 const IMMORTAL: i64 = -1;
@@ -31,7 +31,7 @@ pub(super) struct ClockHarness {
     kind: ServerProgram,
     now: u64,
     taken: u128,
-    // Stopped last, when nobody uses it any more.
+    // Dropped last, after its users.
     _server: RedisServer,
 }
 
@@ -50,12 +50,12 @@ impl ClockHarness {
         }
     }
 
-    /// Where the clock is held.
+    /// The held time.
     pub(super) fn now(&self) -> Timestamp {
         Timestamp::from_nanos(self.now)
     }
 
-    /// How far the server's time may be ahead of where it is held.
+    /// How far the server's time may be ahead of the held time.
     pub(super) fn slack(&self) -> Nanos {
         match self.kind {
             ServerProgram::Redis | ServerProgram::OldRedis => Nanos::ZERO,
@@ -75,13 +75,13 @@ impl ClockHarness {
         self.await_time(true);
     }
 
-    /// Lets the clock run with the machine's. From here on nothing is known of the instant but what answers tell.
+    /// Lets the clock run with the machine's. From here on only replies tell the time.
     pub(super) fn run(&mut self) {
         self.clock.run();
         self.await_time(false);
     }
 
-    /// Waits until the server's time is where the clock is held, or is not.
+    /// Waits until the server's time is the held time, or differs from it.
     fn await_time(&mut self, is_held: bool) {
         let held = self.now..=self.now + self.slack().as_nanos();
         for _ in 0..QUESTIONS {
@@ -99,27 +99,27 @@ impl ClockHarness {
         self.taken
     }
 
-    pub(super) async fn ask(&self, key: &str, ruled: &IdentifiedLimit, op: Op) -> StoreReply {
-        decide_one(&self.store, key, ruled, op).await.unwrap()
+    pub(super) async fn ask(&self, key: &str, limit: &IdentifiedLimit, op: Op) -> StoreReply {
+        decide_one(&self.store, key, limit, op).await.unwrap()
     }
 
-    /// Asks the store, and core, which forgets nothing and is told the instant at which the store decided. They must
+    /// Asks the store and core, at the instant at which the store decided. Core keeps its state forever. Both must
     /// agree in every number.
     pub(super) async fn agree(
         &self,
         model: &mut Model,
         key: &str,
-        ruled: &IdentifiedLimit,
+        limit: &IdentifiedLimit,
         op: Op,
     ) -> StoreReply {
-        let answer = self.ask(key, ruled, op).await;
+        let answer = self.ask(key, limit, op).await;
         let at = answer.receipt.at;
         let ahead = at.since(self.now());
         assert!(at >= self.now() && ahead <= self.slack(), "{ahead:?} ahead");
         let expected = model
-            .step(&ruled.limit, at, op, ReservationRetention::default())
+            .step(&limit.limit, at, op, ReservationRetention::default())
             .unwrap();
-        assert_eq!(answer, expected, "{op:?} on {ruled:?}");
+        assert_eq!(answer, expected, "{op:?} on {limit:?}");
         answer
     }
 
@@ -135,7 +135,7 @@ impl ClockHarness {
         self.command(&["KEYS", "*"])
     }
 
-    /// When a key will be gone, or that it will not be or is already.
+    /// When a key expires, or an error if it never does or already has.
     fn end_of(&mut self, name: &str) -> Result<Timestamp, String> {
         let left: i64 = self.command(&["PTTL", name]);
         if left == IMMORTAL {
@@ -145,17 +145,16 @@ impl ClockHarness {
             return Err(format!("{name} is gone already"));
         }
         let end = if self.kind == ServerProgram::OldRedis {
-            // It cannot tell the instant, but its clock stands still.
+            // It cannot return the instant, but its clock stands still.
             u64::try_from(left).unwrap() + self.now / MILLISECOND
         } else {
             self.command(&["PEXPIRETIME", name])
         };
-        // The server drops a key in the millisecond after the one that its lifetime leads to.
+        // The server deletes a key in the millisecond after its expiry.
         Ok(Timestamp::from_nanos((end + 1) * MILLISECOND))
     }
 
-    /// What is wrong with the end of a key whose state matters until this instant: that there is none, or that it comes
-    /// too early.
+    /// The fault of a key whose state matters until this instant: it has no expiry, or the expiry is too early.
     pub(super) fn shortness_fault(&mut self, name: &str, until: Timestamp) -> Option<String> {
         match self.end_of(name) {
             Err(fault) => Some(fault),
@@ -164,8 +163,8 @@ impl ClockHarness {
         }
     }
 
-    /// The same, and that the end comes later than rounding explains. To be asked only while the clock is held: Redis 7.0
-    /// counts a lifetime not from the instant that it told the script but from when it sets the key.
+    /// The same, or the expiry is later than rounding explains. Only while the clock is held: Redis 7.0 counts a
+    /// lifetime from when it sets the key, not from the time that it returned to the script.
     pub(super) fn lifetime_fault(&mut self, name: &str, until: Timestamp) -> Option<String> {
         let fault = self.shortness_fault(name, until);
         fault.or_else(|| {
@@ -174,7 +173,7 @@ impl ClockHarness {
         })
     }
 
-    /// What is wrong with a key that must have expired.
+    /// The fault of a key that must have expired.
     pub(super) fn survival_fault(&mut self, name: &str) -> Option<String> {
         let exists: i64 = self.command(&["EXISTS", name]);
         let left: i64 = self.command(&["PTTL", name]);
@@ -182,15 +181,15 @@ impl ClockHarness {
             .then(|| format!("{name} is still there and lives for {left} ms"))
     }
 
-    /// What is wrong with an answer that must be that of a limit never used.
+    /// The fault of a reply that must be that of an unused limit.
     pub(super) fn staleness_fault(
         answer: &StoreReply,
-        ruled: &IdentifiedLimit,
+        limit: &IdentifiedLimit,
         op: Op,
     ) -> Option<String> {
         let fresh = Model::default()
             .step(
-                &ruled.limit,
+                &limit.limit,
                 answer.receipt.at,
                 op,
                 ReservationRetention::default(),
@@ -200,7 +199,7 @@ impl ClockHarness {
     }
 }
 
-/// The instant until which the state that this answer leaves matters.
+/// The instant until which the state after this reply matters.
 pub(super) fn needed_until(answer: &StoreReply) -> Timestamp {
     answer.receipt.at.after(answer.status.reset_after)
 }

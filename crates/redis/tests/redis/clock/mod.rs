@@ -1,5 +1,5 @@
-//! Real keys with real times to live on a server whose clock the tests move: what expires when, what a clock that jumps
-//! does, and windows as short as the server's own granularity.
+//! Real keys with real expiries on a server whose clock the tests move: expiry, clock jumps, and windows as short as
+//! the server's clock granularity.
 //!
 //! Nothing here sleeps. The clock stands still unless a test moves it, so every instant is exact.
 

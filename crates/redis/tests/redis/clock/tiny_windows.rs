@@ -1,4 +1,4 @@
-//! S-28: windows of one millisecond, the server's own granularity, with load that falls on their boundaries.
+//! S-28: windows of one millisecond, the server's own granularity, with requests at their boundaries.
 
 use std::collections::HashMap;
 
@@ -30,50 +30,53 @@ fn limits() -> [IdentifiedLimit; 5] {
     ]
 }
 
-/// Keys go only when they are looked at, as they do on a server that is busy with others.
-fn expire_lazily(rig: &mut ClockHarness) {
-    rig.command::<()>(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+/// Keys are deleted only when they are read, as on a server that is busy.
+fn expire_lazily(harness: &mut ClockHarness) {
+    harness.command::<()>(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
 }
 
-/// On servers whose clock can be held to the microsecond. Valkey's runs on within a millisecond; it is tried below.
+/// On servers whose clock can be held to the microsecond. Valkey's runs on within a millisecond; the next test covers
+/// it.
 #[tokio::test]
 async fn s_28_no_reset_is_lost_at_the_boundaries_of_windows_of_a_millisecond() {
     for kind in [ServerProgram::Redis, ServerProgram::OldRedis] {
-        let mut rig = ClockHarness::start(kind).await;
-        expire_lazily(&mut rig);
-        // A microsecond before a boundary, on it, one after, and in the middle: the steps of every window.
-        rig.advance(Nanos::from_micros(1_000 - 457 - 1));
+        let mut harness = ClockHarness::start(kind).await;
+        expire_lazily(&mut harness);
+        // A microsecond before a boundary, on it, one after, and in the middle of each window.
+        harness.advance(Nanos::from_micros(1_000 - 457 - 1));
         for limit in limits() {
             let mut alice = Model::default();
             let (mut admitted, windows) = (0, 30);
             for micros in [1, 1, 499, 499].into_iter().cycle().take(4 * windows) {
                 for _ in 0..=MOST {
-                    let answer = rig.agree(&mut alice, "alice", &limit, Op::Spend(1)).await;
+                    let answer = harness
+                        .agree(&mut alice, "alice", &limit, Op::Spend(1))
+                        .await;
                     admitted += usize::from(answer.outcome.is_admitted());
-                    let names = rig.names();
+                    let names = harness.names();
                     assert_eq!(names.len(), 1, "{limit:?}");
-                    let fault = rig.lifetime_fault(&names[0], needed_until(&answer));
+                    let fault = harness.lifetime_fault(&names[0], needed_until(&answer));
                     assert_eq!(fault, None, "{limit:?}");
                 }
-                rig.advance(Nanos::from_micros(micros));
+                harness.advance(Nanos::from_micros(micros));
             }
-            // Most of what the limit allows for the time, so nobody was stuck.
+            // Most of the limit's units for that time, so no request was stuck.
             assert!(admitted >= windows * 2, "{admitted} of {limit:?}");
-            rig.command::<()>(&["FLUSHALL"]);
+            harness.command::<()>(&["FLUSHALL"]);
         }
     }
 }
 
-/// Four requests at once on a clock that runs, so that keys expire between and during decisions.
+/// Four concurrent requests on a running clock, so that keys expire between and during decisions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_28_a_running_clock_admits_no_window_twice_and_leaves_no_key_without_an_end() {
     for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
-        let mut rig = ClockHarness::start(kind).await;
-        expire_lazily(&mut rig);
-        rig.run();
+        let mut harness = ClockHarness::start(kind).await;
+        expire_lazily(&mut harness);
+        harness.run();
         let ClockHarness {
             store, connection, ..
-        } = &mut rig;
+        } = &mut harness;
         let limit = numbered_limit(
             1,
             FixedWindow::builder(MOST, Window::Epoch(WINDOW))

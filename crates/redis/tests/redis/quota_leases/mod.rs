@@ -1,4 +1,4 @@
-//! Slices of a quota, lent by a server: as core's book says, on the server's clock, and wherever the key is.
+//! Quota leases on a server: as core decides, on the server's clock, and in every layout.
 
 mod differential;
 mod server;

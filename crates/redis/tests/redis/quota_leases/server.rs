@@ -1,4 +1,4 @@
-//! Lending as it is used: on the server's clock, by several nodes, in clusters and shards, with states that cannot be read.
+//! Quota leases as they are used: on the server's clock, by several nodes, with corrupt states.
 
 use std::sync::Arc;
 
@@ -26,15 +26,15 @@ pub(crate) fn want(id: u128, most: u64) -> LeaseRequest<'static> {
 async fn lend(
     store: &RedisStore,
     key: &str,
-    ruled: &IdentifiedLimit,
-    errand: &LeaseRequest<'_>,
+    limit: &IdentifiedLimit,
+    request: &LeaseRequest<'_>,
 ) -> Result<LeaseGrant, StoreError> {
     let key = StoreKey::new(key.as_bytes()).unwrap();
-    store.lend(None, key, ruled, errand).await
+    store.grant_lease(None, key, limit, request).await
 }
 
 #[tokio::test]
-async fn i15_a_book_lives_until_every_slice_is_written_off_and_refilled() {
+async fn i15_a_leased_bucket_lives_until_every_lease_has_expired_and_refilled() {
     for kind in ServerProgram::under_test() {
         let server = RedisServer::start(kind);
         let store = long_timeout_store(server.url()).await;
@@ -51,9 +51,9 @@ async fn i15_a_book_lives_until_every_slice_is_written_off_and_refilled() {
         ];
         let mut connection = connection(&server);
         for limit in &limits {
-            let granted = lend(&store, "alice", limit, &want(1, 4)).await.unwrap();
-            assert_eq!((granted.units, granted.status.remaining), (4, 6));
-            assert_eq!(granted.duration, Nanos::from_secs(60));
+            let grant = lend(&store, "alice", limit, &want(1, 4)).await.unwrap();
+            assert_eq!((grant.units, grant.status.remaining), (4, 6));
+            assert_eq!(grant.duration, Nanos::from_secs(60));
             let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
             let (name,) = (names.first().unwrap(),);
             assert!(name.ends_with('~'), "{names:?}");
@@ -66,12 +66,12 @@ async fn i15_a_book_lives_until_every_slice_is_written_off_and_refilled() {
                 last_spend_age: Nanos::ZERO,
                 is_last: true,
             };
-            let errand = LeaseRequest {
+            let request = LeaseRequest {
                 reports: &[report],
                 ..LeaseRequest::default()
             };
-            let granted = lend(&store, "alice", limit, &errand).await.unwrap();
-            assert_eq!((granted.units, granted.status.remaining), (0, 9));
+            let grant = lend(&store, "alice", limit, &request).await.unwrap();
+            assert_eq!((grant.units, grant.status.remaining), (0, 9));
             let left: i64 = ttl.query(&mut connection).unwrap();
             assert!(left <= 1_000, "{left}");
             redis::cmd("FLUSHALL").query::<()>(&mut connection).unwrap();
@@ -80,19 +80,19 @@ async fn i15_a_book_lives_until_every_slice_is_written_off_and_refilled() {
 }
 
 #[tokio::test]
-async fn what_asks_for_nothing_of_a_full_bucket_leaves_no_key() {
+async fn an_empty_request_to_a_full_bucket_leaves_no_key() {
     let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let limit = numbered_limit(1, slow_bucket(5));
-    let granted = lend(&store, "alice", &limit, &LeaseRequest::default()).await;
-    assert_eq!(granted.unwrap().status.remaining, 5);
+    let grant = lend(&store, "alice", &limit, &LeaseRequest::default()).await;
+    assert_eq!(grant.unwrap().status.remaining, 5);
     let mut connection = connection(&server);
     let keys: u64 = redis::cmd("DBSIZE").query(&mut connection).unwrap();
     assert_eq!(keys, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nodes_borrow_and_what_is_spent_on_the_spot_is_the_limit() {
+async fn leases_and_direct_spends_together_are_the_limit() {
     let server = RedisServer::start(ServerProgram::Redis);
     let stores = [
         Arc::new(long_timeout_store(server.url()).await),
@@ -105,17 +105,17 @@ async fn what_nodes_borrow_and_what_is_spent_on_the_spot_is_the_limit() {
         tasks.spawn(async move {
             let mut units = 0;
             for round in 0_u128..10 {
-                let errand = match round % 2 {
+                let request = match round % 2 {
                     0 => want(number * 100 + round, 7),
                     _ => LeaseRequest {
                         direct_cost: 3,
                         ..LeaseRequest::default()
                     },
                 };
-                let granted = lend(&store, "everyone", &limit, &errand).await.unwrap();
-                units += granted.units;
-                if errand.direct_cost > 0 && granted.direct_outcome == Outcome::Allow {
-                    units += errand.direct_cost;
+                let grant = lend(&store, "everyone", &limit, &request).await.unwrap();
+                units += grant.units;
+                if request.direct_cost > 0 && grant.direct_outcome == Outcome::Allow {
+                    units += request.direct_cost;
                 }
             }
             units
@@ -126,7 +126,7 @@ async fn what_nodes_borrow_and_what_is_spent_on_the_spot_is_the_limit() {
 }
 
 #[tokio::test]
-async fn s_31_a_book_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
+async fn s_31_a_leased_bucket_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
     let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let mut connection = connection(&server);
@@ -142,19 +142,15 @@ async fn s_31_a_book_that_cannot_be_read_counts_as_absent_and_is_rewritten() {
             .query::<()>(&mut connection)
             .unwrap();
         let before = store.corrupt_states();
-        let granted = lend(&store, "alice", &limit, &want(2, 2)).await.unwrap();
-        assert_eq!(
-            (granted.units, granted.status.remaining),
-            (2, 3),
-            "{state:?}"
-        );
+        let grant = lend(&store, "alice", &limit, &want(2, 2)).await.unwrap();
+        assert_eq!((grant.units, grant.status.remaining), (2, 3), "{state:?}");
         assert_eq!(store.corrupt_states(), before + 1);
         redis::cmd("FLUSHALL").query::<()>(&mut connection).unwrap();
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_lent_from_is_the_callers_fault() {
+async fn a_lease_on_an_unsupported_algorithm_is_the_callers_fault() {
     let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let queue = LeakyBucket::queue(Rate::per_second(1)).burst(3).build();
@@ -163,7 +159,7 @@ async fn what_cannot_be_lent_from_is_the_callers_fault() {
         numbered_limit(1, queue.unwrap()),
         numbered_limit(1, window.unwrap()),
     ] {
-        let refused = lend(&store, "alice", &limit, &want(1, 1)).await;
-        assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::BadRequest);
+        let error = lend(&store, "alice", &limit, &want(1, 1)).await;
+        assert_eq!(error.unwrap_err().kind(), StoreErrorKind::BadRequest);
     }
 }

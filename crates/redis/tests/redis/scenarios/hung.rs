@@ -1,4 +1,4 @@
-//! S-01, S-02 and S-04 as the link sees them: a server that is killed, comes back empty, or only stops answering.
+//! S-01, S-02 and S-04: a server that is killed, restarts empty, or only stops responding.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use super::{DEADLINE, ProxiedServer, SLACK, SOON, bucket, limit, with_fallback_a
 use crate::topology::{exclusive, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_goes_on() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(4));
-    let store = Arc::new(rig.store(DEADLINE).await);
-    let primed = rig.prime(&store, "alice").await;
+async fn s_04_a_paused_server_executes_nothing_twice_when_it_resumes() {
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(4));
+    let store = Arc::new(proxied.store(DEADLINE).await);
+    let primed = proxied.prime(&store, "alice").await;
     let load = LoadGenerator::start(&[store], &["alice"; 8], limit(), Duration::from_millis(2));
     load.go_on(40).await;
-    rig.node.pause();
+    proxied.node.pause();
     wait_until("calls end at their deadline", || async {
         load.failures() >= 8
     })
     .await;
     load.go_on(200).await;
-    rig.node.resume();
+    proxied.node.resume();
     let healed = monotonic();
     load.until_answered(80).await;
     let history = load.end().await;
-    // What was sent before it stopped is carried out when it goes on, and counted as spent, once.
-    let moved = rig.state("alice") - primed;
+    // Calls sent before the pause run when the server resumes, and count as spent, once.
+    let moved = proxied.state("alice") - primed;
     let spent = spends(&history, "alice", bucket(), moved).unwrap();
-    let sent = rig.proxy.counters().commands("EVALSHA");
-    let carried_out = rig.node.calls("evalsha");
+    let sent = proxied.proxy.counters().commands("EVALSHA");
+    let carried_out = proxied.node.calls("evalsha");
     assert!(carried_out <= sent, "{carried_out} of {sent}");
     let asked = history.records.len() as u64 + 1;
     assert!(sent <= asked, "{sent} commands for {asked} questions");
@@ -54,23 +54,23 @@ async fn s_04_a_server_that_only_stops_answering_executes_nothing_twice_when_it_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_02_a_server_that_comes_back_empty_costs_one_burst_and_one_that_kept_its_state_none() {
+async fn s_02_a_server_that_restarts_empty_costs_one_burst_and_one_with_its_state_none() {
     for is_kept in [true, false] {
-        let _alone = exclusive().await;
+        let _exclusive = exclusive().await;
         let kept = ["--appendonly", "yes", "--appendfsync", "always"];
-        let mut rig = ProxiedServer::start(if is_kept { &kept } else { &[] }, seed(2));
-        let store = Arc::new(rig.store(DEADLINE).await);
-        rig.prime(&store, "alice").await;
+        let mut proxied = ProxiedServer::start(if is_kept { &kept } else { &[] }, seed(2));
+        let store = Arc::new(proxied.store(DEADLINE).await);
+        proxied.prime(&store, "alice").await;
         let small = crate::server_time::numbered_limit(1, super::bucket_of(20));
         let load =
             LoadGenerator::start(&[store], &["alice", "bob"], small, Duration::from_millis(1));
         load.go_on(100).await;
-        rig.node.kill();
+        proxied.node.kill();
         wait_until("calls fail", || async { load.failures() >= 8 }).await;
         if is_kept {
-            rig.node.restart();
+            proxied.node.restart();
         } else {
-            rig.node.restart_empty();
+            proxied.node.restart_empty();
         }
         let healed = monotonic();
         load.until_answered(100).await;

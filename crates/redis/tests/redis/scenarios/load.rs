@@ -1,4 +1,4 @@
-//! Clients that go on spending while a fault comes and goes, and write down what they are answered.
+//! Clients that keep spending while a fault comes and goes, and record the replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tollgate_testkit::history::{
 
 use crate::server_time::decide_one;
 
-/// Clients that run until they are told to stop.
+/// Clients that run until they are stopped.
 pub(super) struct LoadGenerator {
     is_over: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
@@ -23,7 +23,7 @@ pub(super) struct LoadGenerator {
 }
 
 impl LoadGenerator {
-    /// One client for each key, on the stores in turn, that asks again so long after it was answered.
+    /// Starts one client for each key, on the stores in turn. A client waits `every` between two requests.
     pub(super) fn start(
         stores: &[Arc<RedisStore>],
         keys: &[&str],
@@ -53,12 +53,12 @@ impl LoadGenerator {
         load
     }
 
-    /// How many were answered.
+    /// The number of finished requests.
     pub(super) fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more were answered.
+    /// Waits for this many more finished requests.
     pub(super) async fn go_on(&self, rounds: u64) {
         let goal = self.rounds.load(Ordering::Relaxed) + rounds;
         crate::topology::wait_until("the load goes on", || async {
@@ -67,7 +67,7 @@ impl LoadGenerator {
         .await;
     }
 
-    /// Waits until the last answers are by the store, and says how many were not since the load began.
+    /// Waits until this many consecutive requests succeeded.
     pub(super) async fn until_answered(&self, in_a_row: u64) {
         let mut known = self.failures();
         let mut since = self.rounds.load(Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl LoadGenerator {
         .await;
     }
 
-    /// Answers that were none.
+    /// The number of failed requests.
     pub(super) fn failures(&self) -> usize {
         let history = self.recorder.so_far();
         history.count(RecordedVerdict::Lost) + history.count(RecordedVerdict::Failed)
@@ -94,7 +94,7 @@ impl LoadGenerator {
     }
 }
 
-/// One unit, and what came of it is written down.
+/// Spends one unit and records the result.
 pub(super) async fn spend(
     store: &RedisStore,
     key: &str,

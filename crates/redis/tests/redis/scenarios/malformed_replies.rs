@@ -1,4 +1,5 @@
-//! S-09, S-10 and S-11: replies in slices, cut off, forged, and errors of every kind, from a real server behind a proxy.
+//! S-09, S-10 and S-11: replies that are fragmented, truncated, forged, or errors of every kind, from a real server
+//! behind a proxy.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use crate::server_time::{LONG_TIMEOUT, decide_one};
 use crate::topology::{exclusive, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_charged() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(9));
-    let store = Arc::new(rig.store(LONG_TIMEOUT).await);
-    let primed = rig.prime(&store, "alice").await;
-    rig.proxy.change(|toxics| {
+async fn s_09_fragmented_and_batched_replies_are_read_and_truncated_ones_may_have_charged() {
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(9));
+    let store = Arc::new(proxied.store(LONG_TIMEOUT).await);
+    let primed = proxied.prime(&store, "alice").await;
+    proxied.proxy.change(|toxics| {
         toxics.back.slices = Some(Slicer {
             bytes: NonZeroUsize::MIN,
             pause: Duration::from_millis(1),
@@ -31,47 +32,48 @@ async fn s_09_replies_in_slices_and_in_lumps_are_read_and_cut_ones_may_have_char
     let stores = [Arc::clone(&store)];
     let load = LoadGenerator::start(&stores, &["alice"; 4], limit(), Duration::from_millis(1));
     load.go_on(12).await;
-    // Held back and then all at once.
-    rig.proxy.change(|toxics| {
+    // Held back, then released at once.
+    proxied.proxy.change(|toxics| {
         toxics.back.slices = None;
         toxics.back.silence = SwallowMode::Held;
     });
-    wait_until("all wait for an answer", || async {
-        rig.proxy.counters().commands("EVALSHA") >= load.rounds() + 1 + 4
+    wait_until("all calls wait for a reply", || async {
+        proxied.proxy.counters().commands("EVALSHA") >= load.rounds() + 1 + 4
     })
     .await;
-    rig.proxy.heal();
+    proxied.proxy.heal();
     load.go_on(20).await;
     let history = load.end().await;
-    let moved = rig.state("alice") - primed;
+    let moved = proxied.state("alice") - primed;
     let spent = spends_exactly(&history, "alice", bucket(), moved).unwrap();
 
-    // In the middle of a reply the connection ends: nobody can know, and the server has charged.
+    // The connection ends in the middle of a reply: the store cannot know the result, and the server has charged.
     for ending in [CloseMode::Close, CloseMode::Reset] {
-        let connected = rig.store_with(LONG_TIMEOUT, |options| options.connections = 1);
+        let connected = proxied.store_with(LONG_TIMEOUT, |options| options.connections = 1);
         let connected = connected.await;
         decide_one(&connected, "alice", &limit(), Op::Spend(0))
             .await
             .unwrap();
-        rig.proxy
+        proxied
+            .proxy
             .change(|toxics| toxics.back.limit = Some(DataLimit { bytes: 0, ending }));
         let error = decide_one(&connected, "alice", &limit(), Op::Spend(1))
             .await
             .unwrap_err();
         assert!(error.may_have_charged(), "{ending:?}: {error}");
-        rig.proxy.heal();
+        proxied.proxy.heal();
     }
-    let charged = (rig.state("alice") - primed) / bucket().interval;
+    let charged = (proxied.state("alice") - primed) / bucket().interval;
     assert_eq!(charged, spent + 2);
     ScenarioOutcome::of("S-09 sliced replies").lost(2).tell();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(10));
-    let store = rig.store(DEADLINE).await;
-    let primed = rig.prime(&store, "alice").await;
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(10));
+    let store = proxied.store(DEADLINE).await;
+    let primed = proxied.prime(&store, "alice").await;
     let memory = resident();
     let deep = [b"*1\r\n".repeat(2_000), b":1\r\n".to_vec()].concat();
     let wide = [
@@ -95,7 +97,7 @@ async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
     ];
     let slow = DEADLINE + super::SLACK;
     for bytes in forged {
-        rig.proxy.replace_replies("EVALSHA", 1, bytes);
+        proxied.proxy.replace_replies("EVALSHA", 1, bytes);
         let began = monotonic();
         let error = decide_one(&store, "alice", &limit(), Op::Spend(1))
             .await
@@ -103,14 +105,14 @@ async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
         assert!(since(began) < slow * 2, "{error}");
         let text = String::from_utf8_lossy(bytes.get(..40).unwrap_or(bytes));
         assert!(error.may_have_charged(), "{text}: {error}");
-        wait_until("it is asked again", || async {
+        wait_until("the server is used again", || async {
             decide_one(&store, "alice", &limit(), Op::Spend(0))
                 .await
                 .is_ok()
         })
         .await;
     }
-    let charged = (rig.state("alice") - primed) / bucket().interval;
+    let charged = (proxied.state("alice") - primed) / bucket().interval;
     assert_eq!(charged, forged.len() as u64, "each once");
     let grown = resident().saturating_sub(memory) >> 20;
     assert!(grown < 64, "{grown} MiB");
@@ -120,11 +122,11 @@ async fn s_10_forged_replies_are_typed_errors_and_take_no_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_11_after_any_error_of_the_server_it_is_asked_again() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(11));
-    let store = Arc::new(rig.store(LONG_TIMEOUT).await);
-    rig.prime(&store, "alice").await;
+async fn s_11_a_server_is_used_again_after_any_error_reply() {
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(11));
+    let store = Arc::new(proxied.store(LONG_TIMEOUT).await);
+    proxied.prime(&store, "alice").await;
     let lines = [
         ("LOADING Redis is loading", StoreErrorKind::Refused),
         ("READONLY You can't write", StoreErrorKind::Refused),
@@ -144,8 +146,8 @@ async fn s_11_after_any_error_of_the_server_it_is_asked_again() {
         ("ERR something else", StoreErrorKind::InvalidReply),
     ];
     for (line, kind) in lines {
-        // Everybody who asks meanwhile hears it, and no task ends of it.
-        rig.proxy.answer_with_error("EVALSHA", 8, line);
+        // All concurrent callers get the error, and no task ends because of it.
+        proxied.proxy.answer_with_error("EVALSHA", 8, line);
         let mut calls = JoinSet::new();
         for _ in 0..8 {
             let store = Arc::clone(&store);
@@ -162,8 +164,8 @@ async fn s_11_after_any_error_of_the_server_it_is_asked_again() {
             }
         }
         assert!(refused > 0, "{line}");
-        rig.proxy.stop_meddling();
-        wait_until("it is asked again", || async {
+        proxied.proxy.stop_meddling();
+        wait_until("the server is used again", || async {
             decide_one(&store, "alice", &limit(), Op::Spend(0))
                 .await
                 .is_ok()

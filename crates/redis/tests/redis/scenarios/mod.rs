@@ -1,5 +1,5 @@
-//! The scenarios whose subject is the server and the way to it, each by its number: a fault is injected under load, what every
-//! client was answered is written down, and the history is held against the promises and the server's own state.
+//! Scenarios about the server and the connection to it, each by its number. A fault is injected under load, all replies
+//! are recorded, and the history is checked against the promises and the server's state.
 
 mod hung;
 mod load;
@@ -23,16 +23,17 @@ use crate::SECRET;
 use crate::server_time::{decide_one, numbered_limit, slow_bucket};
 use crate::topology::name_of;
 
-/// What a call may take where the fault decides how long it does. Ten times the usual, because the machine is shared.
+/// The deadline of a call where the fault determines its duration. Ten times the default, because the machine is
+/// shared.
 const DEADLINE: Duration = Duration::from_millis(150);
-/// What the machine may add to it where it is shared with others. A hang is seconds.
+/// The delay that a shared machine may add. A hang takes seconds.
 const SLACK: Duration = Duration::from_millis(300);
-/// Within this everything must be as before, as the promise says.
+/// The promised recovery time.
 const SOON: Duration = Duration::from_secs(2);
-/// No test spends as much.
+/// More than any test spends.
 const BURST: u64 = 1_000;
 
-/// A server and a proxy before it.
+/// A server with a proxy in front of it.
 struct ProxiedServer {
     node: RedisNode,
     proxy: Proxy,
@@ -48,7 +49,7 @@ impl ProxiedServer {
         Self { node, proxy }
     }
 
-    /// A store that asks through the proxy.
+    /// A store that connects through the proxy.
     async fn store(&self, deadline: Duration) -> RedisStore {
         self.store_with(deadline, |_| {}).await
     }
@@ -64,13 +65,13 @@ impl ProxiedServer {
         RedisStore::connect(options).await.unwrap()
     }
 
-    /// What the server has for a key of limit 1: an instant in nanoseconds.
+    /// The server's state of a key of limit 1: an instant in nanoseconds.
     fn state(&self, key: &str) -> u64 {
         let state = self.node.ask(&["GET", &name_of(key)]);
         state.parse().unwrap()
     }
 
-    /// Spends one unit, so that the bucket is not full from now on, and says what the server has for it.
+    /// Spends one unit, so that the bucket is not full from now on, and returns the server's state.
     async fn prime(&self, store: &RedisStore, key: &str) -> u64 {
         let limit = limit();
         let primed = async {
@@ -98,8 +99,8 @@ fn bucket_of(burst: u64) -> TokenBucket {
     slow_bucket(burst)
 }
 
-/// The history as an engine would have it that decides locally when the store does not: nothing is lost, and those answers
-/// say where they come from.
+/// The history as an engine would record it that uses a fallback quota when the store fails: failed requests become
+/// degraded denials.
 fn with_fallback_answers(history: &History) -> History {
     let mut history = history.clone();
     for record in &mut history.records {
@@ -114,7 +115,7 @@ fn with_fallback_answers(history: &History) -> History {
     history
 }
 
-/// Bytes that this process has in memory.
+/// Resident memory of this process, in bytes.
 fn resident() -> u64 {
     let said = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = said.split(' ').nth(1).unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! S-12 and S-13: a server that forgets its scripts, and one that is busy with somebody else's.
+//! S-12 and S-13: a server that loses its scripts, and one that is busy with another client's script.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -20,21 +20,21 @@ use crate::topology::{exclusive, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_12_scripts_that_are_flushed_again_and_again_lose_no_decision() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(12));
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(12));
     let stores = [
-        Arc::new(rig.store(LONG_TIMEOUT).await),
-        Arc::new(rig.store(LONG_TIMEOUT).await),
+        Arc::new(proxied.store(LONG_TIMEOUT).await),
+        Arc::new(proxied.store(LONG_TIMEOUT).await),
     ];
-    let primed = rig.prime(&stores[0], "alice").await;
-    let before = rig.proxy.counters();
+    let primed = proxied.prime(&stores[0], "alice").await;
+    let before = proxied.proxy.counters();
     let load = LoadGenerator::start(&stores, &["alice"; 6], limit(), Duration::from_millis(2));
     for _ in 0..12 {
-        rig.node.tell(&["SCRIPT", "FLUSH"]);
+        proxied.node.tell(&["SCRIPT", "FLUSH"]);
         load.go_on(25).await;
     }
     let history = load.end().await;
-    let moved = rig.state("alice") - primed;
+    let moved = proxied.state("alice") - primed;
     spends_exactly(&history, "alice", bucket(), moved).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     denials(&history, bucket(), 0).unwrap();
@@ -43,10 +43,10 @@ async fn s_12_scripts_that_are_flushed_again_and_again_lose_no_decision() {
         history.count(RecordedVerdict::Lost) + history.count(RecordedVerdict::Failed),
         0
     );
-    let counters = rig.proxy.counters();
+    let counters = proxied.proxy.counters();
     let loads = counters.commands("SCRIPT LOAD") - before.commands("SCRIPT LOAD");
     assert!(loads >= 12, "{loads}");
-    // One more round trip for whoever finds it forgotten: the script, and the call once more.
+    // One more round trip for each call that finds the script missing: the script, and the call again.
     let calls = counters.commands("EVALSHA") - before.commands("EVALSHA");
     assert_eq!(calls, history.records.len() as u64 + loads);
     let speed = availability(&history, LONG_TIMEOUT).unwrap();
@@ -58,28 +58,28 @@ async fn s_12_scripts_that_are_flushed_again_and_again_lose_no_decision() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_13_a_server_that_is_busy_with_a_script_is_asked_again_when_that_is_killed() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&["--busy-reply-threshold", "100"], seed(13));
-    let store = Arc::new(rig.store(DEADLINE).await);
-    let primed = rig.prime(&store, "alice").await;
+async fn s_13_a_server_that_is_busy_with_a_script_is_used_again_when_that_is_killed() {
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&["--busy-reply-threshold", "100"], seed(13));
+    let store = Arc::new(proxied.store(DEADLINE).await);
+    let primed = proxied.prime(&store, "alice").await;
     let stores = [Arc::clone(&store)];
     let load = LoadGenerator::start(&stores, &["alice"; 2], limit(), Duration::from_millis(2));
     load.go_on(20).await;
-    let mut other = TcpStream::connect(rig.node.address()).unwrap();
+    let mut other = TcpStream::connect(proxied.node.address()).unwrap();
     other
         .write_all(b"EVAL \"while true do end\" 0\r\n")
         .unwrap();
-    wait_until("it says that it is busy", || async {
+    wait_until("the server replies BUSY", || async {
         let asked = decide_one(&store, "bob", &limit(), Op::Spend(0)).await;
         asked.is_err_and(|error| error.kind() == StoreErrorKind::Refused)
     })
     .await;
-    rig.node.tell(&["SCRIPT", "KILL"]);
+    proxied.node.tell(&["SCRIPT", "KILL"]);
     let healed = monotonic();
     load.until_answered(40).await;
     let history = load.end().await;
-    spends(&history, "alice", bucket(), rig.state("alice") - primed).unwrap();
+    spends(&history, "alice", bucket(), proxied.state("alice") - primed).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
     let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();

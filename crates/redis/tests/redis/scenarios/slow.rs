@@ -1,4 +1,4 @@
-//! S-05 and S-22: a server that is slow, and more calls than it can take.
+//! S-05 and S-22: a slow server, and more calls than may be in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,40 +18,42 @@ use crate::server_time::{LONG_TIMEOUT, decide_one};
 use crate::topology::exclusive;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_05_a_slow_server_is_exact_below_the_deadline_and_given_up_on_at_it() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(5));
-    // Slow, and within the deadline: nothing is lost and every unit is counted.
-    let patient = Arc::new(rig.store(LONG_TIMEOUT).await);
-    let primed = rig.prime(&patient, "alice").await;
-    rig.proxy.change(|toxics| {
+async fn s_05_a_slow_server_is_exact_below_the_deadline_and_calls_end_at_it() {
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(5));
+    // Slow, but within the deadline: nothing is lost and every unit is counted.
+    let patient = Arc::new(proxied.store(LONG_TIMEOUT).await);
+    let primed = proxied.prime(&patient, "alice").await;
+    proxied.proxy.change(|toxics| {
         toxics.back.latency = Duration::from_millis(5);
         toxics.back.jitter = Duration::from_millis(5);
     });
     let load = LoadGenerator::start(&[patient], &["alice"], limit(), Duration::from_millis(1));
     load.go_on(40).await;
     let history = load.end().await;
-    let moved = rig.state("alice") - primed;
+    let moved = proxied.state("alice") - primed;
     spends_exactly(&history, "alice", bucket(), moved).unwrap();
     coherence(&history, bucket(), 0).unwrap();
     denials(&history, bucket(), 0).unwrap();
 
-    // Slower than the deadline: every call ends there, may have charged, and nobody connects again because of it.
-    rig.proxy.heal();
-    let store = Arc::new(rig.store(DEADLINE).await);
-    let primed = rig.prime(&store, "bob").await;
-    let connects = rig.proxy.counters().connects;
-    rig.proxy
+    // Slower than the deadline: every call ends there and may have charged, and no connection is replaced because of
+    // it.
+    proxied.proxy.heal();
+    let store = Arc::new(proxied.store(DEADLINE).await);
+    let primed = proxied.prime(&store, "bob").await;
+    let connects = proxied.proxy.counters().connects;
+    proxied
+        .proxy
         .change(|toxics| toxics.back.latency = DEADLINE * 3);
     let load = LoadGenerator::start(&[store], &["bob"; 4], limit(), Duration::from_millis(1));
     load.go_on(20).await;
-    assert_eq!(rig.proxy.counters().connects, connects);
-    rig.proxy.heal();
+    assert_eq!(proxied.proxy.counters().connects, connects);
+    proxied.proxy.heal();
     let healed = monotonic();
     load.until_answered(40).await;
     let history = load.end().await;
     assert!(history.count(RecordedVerdict::Lost) >= 20);
-    let spent = spends(&history, "bob", bucket(), rig.state("bob") - primed).unwrap();
+    let spent = spends(&history, "bob", bucket(), proxied.state("bob") - primed).unwrap();
     assert!(
         spent.units > spent.heard,
         "calls whose answers came too late were charged: {spent:?}"
@@ -70,36 +72,37 @@ async fn s_05_a_slow_server_is_exact_below_the_deadline_and_given_up_on_at_it() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_05_a_server_that_sleeps_now_and_then_keeps_its_connections() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(5));
-    let store = Arc::new(rig.store(DEADLINE / 2).await);
-    let primed = rig.prime(&store, "alice").await;
-    let connects = rig.proxy.counters().connects;
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(5));
+    let store = Arc::new(proxied.store(DEADLINE / 2).await);
+    let primed = proxied.prime(&store, "alice").await;
+    let connects = proxied.proxy.counters().connects;
     let load = LoadGenerator::start(&[store], &["alice"; 2], limit(), Duration::from_millis(2));
     for _ in 0..4 {
-        rig.node.tell(&["DEBUG", "SLEEP", "0.2"]);
+        proxied.node.tell(&["DEBUG", "SLEEP", "0.2"]);
         load.go_on(10).await;
     }
     load.until_answered(10).await;
     let history = load.end().await;
     assert!(history.count(RecordedVerdict::Lost) > 0, "it was noticed");
-    assert_eq!(rig.proxy.counters().connects, connects);
-    let moved = rig.state("alice") - primed;
+    assert_eq!(proxied.proxy.counters().connects, connects);
+    let moved = proxied.state("alice") - primed;
     let spent = spends(&history, "alice", bucket(), moved).unwrap();
     assert_eq!(spent.units, spent.heard + spent.unheard, "it only slept");
     availability(&with_fallback_answers(&history), DEADLINE / 2 + SLACK).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_22_what_is_more_than_can_be_in_flight_is_refused_at_once() {
+async fn s_22_calls_beyond_the_maximum_in_flight_fail_at_once() {
     const CALLS: u64 = 20_000;
     const MOST: u64 = 4_096;
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(22));
-    let store = Arc::new(rig.store(DEADLINE).await);
-    let primed = rig.prime(&store, "alice").await;
-    let connects = rig.proxy.counters().connects;
-    rig.proxy
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(22));
+    let store = Arc::new(proxied.store(DEADLINE).await);
+    let primed = proxied.prime(&store, "alice").await;
+    let connects = proxied.proxy.counters().connects;
+    proxied
+        .proxy
         .change(|toxics| toxics.back.latency = DEADLINE * 3);
     let memory = resident();
     let began = monotonic();
@@ -115,32 +118,32 @@ async fn s_22_what_is_more_than_can_be_in_flight_is_refused_at_once() {
     while let Some(kind) = calls.join_next().await {
         match kind.unwrap() {
             Some(StoreErrorKind::Busy) => busy += 1,
-            // On a machine that is slower than the server, an answer may be there when the deadline is noticed.
+            // On a machine that is slower than the server, a reply may be there when the deadline is noticed.
             Some(StoreErrorKind::TimedOut) | None => late += 1,
             kind => panic!("{kind:?}"),
         }
     }
     let slowest = since(began);
     assert!(late >= MOST && busy + late == CALLS, "{busy} {late}");
-    // As many at a time as may be, and no more, for as long as it takes to ask them all.
+    // At most `MOST` calls at a time, for as long as it takes to send them all.
     let turns = u64::try_from(slowest.as_millis() / DEADLINE.as_millis()).unwrap() + 1;
     assert!(late <= MOST * turns, "{late} in {turns} turns");
-    // A probe that such a machine answers late may cost a lane its connection once; calls never do.
-    let now = rig.proxy.counters().connects;
+    // On such a machine a late probe may cost a pooled connection once; calls never do.
+    let now = proxied.proxy.counters().connects;
     assert!(
         now <= connects * 3,
         "{now} connections where {connects} were"
     );
     let grown = resident().saturating_sub(memory) >> 20;
     assert!(grown < 128, "{grown} MiB for {CALLS} calls");
-    rig.proxy.heal();
-    crate::topology::wait_until("it is asked again", || async {
+    proxied.proxy.heal();
+    crate::topology::wait_until("the server is used again", || async {
         decide_one(&store, "alice", &limit(), Op::Spend(0))
             .await
             .is_ok()
     })
     .await;
-    let charged = (rig.state("alice") - primed) / bucket().interval;
+    let charged = (proxied.state("alice") - primed) / bucket().interval;
     assert!(
         charged <= late,
         "{charged} of {late} were charged, none twice"

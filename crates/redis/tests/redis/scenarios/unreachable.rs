@@ -1,4 +1,4 @@
-//! S-06, S-07 and S-21: connections that are refused, reset or swallowed, and a fleet that comes back.
+//! S-06, S-07 and S-21: connections that are refused, reset or black-holed, and a fleet that reconnects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,17 @@ use super::{DEADLINE, ProxiedServer, SLACK, SOON, bucket, limit, with_fallback_a
 use crate::server_time::decide_one;
 use crate::topology::{exclusive, wait_until};
 
-/// What a lane may try to connect in any two seconds: the pauses double from 50 ms, each of them rolled below its length.
+/// The most connect attempts of one pooled connection in any two seconds: the pauses double from 50 ms, with full
+/// jitter.
 const ATTEMPTS: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(6));
-    let store = Arc::new(rig.store(DEADLINE).await);
-    let primed = rig.prime(&store, "alice").await;
-    let lanes = rig.proxy.counters().connects;
+async fn s_06_refused_and_reset_connections_are_replaced_by_one_task_each() {
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(6));
+    let store = Arc::new(proxied.store(DEADLINE).await);
+    let primed = proxied.prime(&store, "alice").await;
+    let lanes = proxied.proxy.counters().connects;
     let keys = ["alice"; 8];
     let load = LoadGenerator::start(
         &[Arc::clone(&store)],
@@ -34,36 +35,36 @@ async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
         Duration::from_millis(2),
     );
     load.go_on(40).await;
-    // In the middle of a command: the server gets half of it and carries nothing out.
-    rig.proxy.change(|toxics| {
+    // In the middle of a command: the server gets half of it and executes nothing.
+    proxied.proxy.change(|toxics| {
         toxics.there.limit = Some(DataLimit {
             bytes: 1,
             ending: CloseMode::Reset,
         });
     });
     wait_until("calls fail", || async { load.failures() > 0 }).await;
-    rig.proxy.change(|toxics| {
+    proxied.proxy.change(|toxics| {
         toxics.there.limit = None;
         toxics.door = AcceptMode::Reset;
     });
-    let before = rig.proxy.counters().connects;
-    wait_until("it is tried again and again", || async {
-        rig.proxy.counters().connects >= before + lanes * 4
+    let before = proxied.proxy.counters().connects;
+    wait_until("the store tries to reconnect", || async {
+        proxied.proxy.counters().connects >= before + lanes * 4
     })
     .await;
-    rig.proxy.go_down();
+    proxied.proxy.go_down();
     load.go_on(200).await;
-    rig.proxy.heal();
+    proxied.proxy.heal();
     let healed = monotonic();
     load.until_answered(80).await;
     let history = load.end().await;
-    let counters = rig.proxy.counters();
+    let counters = proxied.proxy.counters();
     let most = counters.most_connects_within(Duration::from_secs(2));
     assert!(
         most <= lanes * ATTEMPTS,
         "{most} connections in two seconds"
     );
-    spends(&history, "alice", bucket(), rig.state("alice") - primed).unwrap();
+    spends(&history, "alice", bucket(), proxied.state("alice") - primed).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
     let took = recovery(&with_fallback_answers(&history), healed, SOON).unwrap();
@@ -78,30 +79,31 @@ async fn s_06_refused_and_reset_connections_are_made_anew_by_one_task_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_07_a_connection_that_swallows_everything_is_replaced() {
-    let _alone = exclusive().await;
-    let rig = ProxiedServer::start(&[], seed(7));
-    let store = Arc::new(rig.store(DEADLINE).await);
-    let primed = rig.prime(&store, "alice").await;
-    let lanes = rig.proxy.counters().connects;
+async fn s_07_a_connection_that_loses_every_byte_is_replaced() {
+    let _exclusive = exclusive().await;
+    let proxied = ProxiedServer::start(&[], seed(7));
+    let store = Arc::new(proxied.store(DEADLINE).await);
+    let primed = proxied.prime(&store, "alice").await;
+    let lanes = proxied.proxy.counters().connects;
     let keys = ["alice", "bob", "carol", "dave"];
     let load = LoadGenerator::start(&[store], &keys, limit(), Duration::from_millis(2));
     load.go_on(40).await;
-    // Those that are open now lose every byte; new ones do not. Nobody is told.
-    rig.proxy
+    // Open connections lose every byte without an error; new ones do not.
+    proxied
+        .proxy
         .change(|toxics| toxics.back.silence = SwallowMode::Lost);
     wait_until("calls end at their deadline", || async {
         load.failures() >= 4
     })
     .await;
-    rig.proxy.heal();
+    proxied.proxy.heal();
     let swallowed = monotonic();
     load.until_answered(40).await;
     let history = load.end().await;
-    let connects = rig.proxy.counters().connects;
+    let connects = proxied.proxy.counters().connects;
     assert!(connects > lanes, "it was replaced");
     assert!(connects <= lanes * 3, "and not more often than needed");
-    spends(&history, "alice", bucket(), rig.state("alice") - primed).unwrap();
+    spends(&history, "alice", bucket(), proxied.state("alice") - primed).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     let speed = availability(&with_fallback_answers(&history), DEADLINE + SLACK).unwrap();
     let took = recovery(
@@ -119,37 +121,39 @@ async fn s_07_a_connection_that_swallows_everything_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
+async fn s_21_fifty_instances_do_not_reconnect_at_the_same_moment() {
     const INSTANCES: u64 = 50;
-    let _alone = exclusive().await;
-    let mut rig = ProxiedServer::start(&[], seed(21));
+    let _exclusive = exclusive().await;
+    let mut proxied = ProxiedServer::start(&[], seed(21));
     let mut stores = Vec::new();
     for _ in 0..INSTANCES {
-        let store = rig.store_with(DEADLINE, |options| options.connections = 1);
+        let store = proxied.store_with(DEADLINE, |options| options.connections = 1);
         stores.push(Arc::new(store.await));
     }
     wait_until("all are connected", || async {
         stores.iter().all(|store| store.is_connected())
     })
     .await;
-    let before = rig.proxy.counters();
+    let before = proxied.proxy.counters();
     let scripts = before.commands("SCRIPT LOAD") / INSTANCES;
-    rig.node.kill();
-    rig.proxy.change(|toxics| toxics.door = AcceptMode::Reset);
-    // Long enough for the pauses to have grown, told by how often it was tried.
-    wait_until("they try", || async {
-        rig.proxy.counters().connects >= before.connects + INSTANCES * 6
+    proxied.node.kill();
+    proxied
+        .proxy
+        .change(|toxics| toxics.door = AcceptMode::Reset);
+    // Long enough for the pauses to have grown, as the number of attempts shows.
+    wait_until("the instances try to reconnect", || async {
+        proxied.proxy.counters().connects >= before.connects + INSTANCES * 6
     })
     .await;
-    rig.node.restart();
-    rig.proxy.heal();
+    proxied.node.restart();
+    proxied.proxy.heal();
     let healed = monotonic();
     wait_until("all are connected again", || async {
         stores.iter().all(|store| store.is_connected())
     })
     .await;
     let took = tollgate_testkit::clock::since(healed);
-    let counters = rig.proxy.counters();
+    let counters = proxied.proxy.counters();
     let attempts = counters.connects - before.connects;
     assert!(
         attempts <= INSTANCES * ATTEMPTS,
@@ -164,7 +168,7 @@ async fn s_21_fifty_instances_do_not_come_back_at_the_same_moment() {
         recent < INSTANCES / 2,
         "{recent} came at once: {histogram:?}"
     );
-    // Each loads its scripts once it is connected, and nobody evaluates text.
+    // Each instance loads its scripts once it is connected, and none sends EVAL.
     let loads = counters.commands("SCRIPT LOAD") - before.commands("SCRIPT LOAD");
     assert_eq!(loads, INSTANCES * scripts);
     assert_eq!(counters.commands("EVAL"), 0);

@@ -1,4 +1,4 @@
-//! A cluster that loses nodes, changes its mind about who is primary, and moves slots, while it is asked.
+//! A cluster that loses nodes, fails over and migrates slots under load.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,12 +22,12 @@ fn slot_of(cluster: &RedisCluster, key: &str) -> u16 {
     slot.parse().unwrap()
 }
 
-/// Which node has a key at first.
-fn home_of(cluster: &RedisCluster, key: &str) -> usize {
+/// The node that owns a key at first.
+fn first_owner(cluster: &RedisCluster, key: &str) -> usize {
     usize::from(slot_of(cluster, key) / (16_384 / 3)).min(2)
 }
 
-fn crossed(cluster: &RedisCluster) -> bool {
+fn has_crossslot_error(cluster: &RedisCluster) -> bool {
     let stats = cluster
         .nodes
         .iter()
@@ -35,16 +35,19 @@ fn crossed(cluster: &RedisCluster) -> bool {
     stats.into_iter().any(|stats| stats.contains("CROSSSLOT"))
 }
 
-async fn patient(cluster: &RedisCluster) -> Arc<RedisStore> {
+async fn long_timeout_cluster_store(cluster: &RedisCluster) -> Arc<RedisStore> {
     Arc::new(store_at(cluster.url(), LONG_TIMEOUT).await)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_admits_exactly_the_limit_of_every_key_for_several_clients() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let cluster = RedisCluster::start_with(kind, 15_000, 0);
-        let stores = [patient(&cluster).await, patient(&cluster).await];
+        let stores = [
+            long_timeout_cluster_store(&cluster).await,
+            long_timeout_cluster_store(&cluster).await,
+        ];
         let keys = keys(12);
         let load = LoadGenerator::start(&stores[..1], &keys, 2, BURST);
         let other = LoadGenerator::start(&stores[1..], &keys, 2, BURST);
@@ -54,36 +57,36 @@ async fn a_cluster_admits_exactly_the_limit_of_every_key_for_several_clients() {
             let known = history.get_mut(&key).unwrap();
             known.admitted += tally.admitted;
             known.denied += tally.denied;
-            assert_eq!(tally.failed(), 0, "{:?}", tally.said);
+            assert_eq!(tally.failed(), 0, "{:?}", tally.errors);
         }
         for (key, tally) in &history {
             assert_eq!(tally.admitted, BURST, "{key} on {kind:?}: {tally:?}");
         }
-        assert!(!crossed(&cluster));
+        assert!(!has_crossslot_error(&cluster));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_18_slots_that_move_under_load_lose_and_mint_nothing() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let cluster = RedisCluster::start_with(kind, 15_000, 0);
-        let store = patient(&cluster).await;
+        let store = long_timeout_cluster_store(&cluster).await;
         let keys = keys(9);
-        // Single keys, and two limits together, which are two keys of one slot.
+        // Single keys, and two limits together, which are two keys in one slot.
         let (singles, pairs) = keys.split_at(5);
         let single = LoadGenerator::start(&[Arc::clone(&store)], singles, 1, BURST);
         let pair = LoadGenerator::start(&[Arc::clone(&store)], pairs, 2, BURST);
         single.go_on(20).await;
         for key in &keys {
-            let (slot, home) = (slot_of(&cluster, key), home_of(&cluster, key));
-            let to = (home + 1) % 3;
-            cluster.begin_move(slot, home, to);
-            // On the way: what is there is asked there, what is not yet there is asked where it will be.
+            let (slot, owner) = (slot_of(&cluster, key), first_owner(&cluster, key));
+            let to = (owner + 1) % 3;
+            cluster.begin_move(slot, owner, to);
+            // During the migration existing keys are served by the source, missing keys by the target.
             single.go_on(10).await;
-            cluster.move_keys(slot, home, to);
+            cluster.move_keys(slot, owner, to);
             single.go_on(10).await;
-            cluster.end_move(slot, home, to);
+            cluster.end_move(slot, owner, to);
         }
         single.go_on(5 * (BURST + 10)).await;
         pair.go_on(4 * (BURST + 10)).await;
@@ -95,44 +98,44 @@ async fn s_18_slots_that_move_under_load_lose_and_mint_nothing() {
                 assert_eq!(tally.admitted, BURST, "{key}: {tally:?}");
             }
         }
-        // A single key never waits for its slot. Two of which one is not there yet are refused for as long as that lasts.
+        // A single key is served throughout. Two keys of which one has not been migrated yet are refused meanwhile.
         assert!(
             single.values().all(|tally| tally.failed() == 0),
             "{single:?}"
         );
-        for said in pair.values().flat_map(|tally| tally.said.keys()) {
-            assert!(said.contains("TRYAGAIN"), "{said}");
+        for errors in pair.values().flat_map(|tally| tally.errors.keys()) {
+            assert!(errors.contains("TRYAGAIN"), "{errors}");
         }
-        assert!(!crossed(&cluster));
+        assert!(!has_crossslot_error(&cluster));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_over() {
-    let _alone = exclusive().await;
+    let _exclusive = exclusive().await;
     let mut cluster = RedisCluster::start(ServerProgram::Redis, 1_500);
     let store = Arc::new(store_at(cluster.url(), Duration::from_secs(3)).await);
     let keys = keys(12);
-    let homes: Vec<usize> = keys.iter().map(|key| home_of(&cluster, key)).collect();
-    let home = |key: &str| homes[keys.iter().position(|known| known == key).unwrap()];
-    assert!(homes.contains(&0) && homes.contains(&1), "{homes:?}");
+    let owners: Vec<usize> = keys.iter().map(|key| first_owner(&cluster, key)).collect();
+    let owner = |key: &str| owners[keys.iter().position(|known| known == key).unwrap()];
+    assert!(owners.contains(&0) && owners.contains(&1), "{owners:?}");
     let load = LoadGenerator::start(&[Arc::clone(&store)], &keys, 1, BURST);
     load.go_on(50).await;
     cluster.nodes[0].kill();
-    let orphan = keys.iter().find(|key| home(key) == 0).unwrap().clone();
+    let orphan = keys.iter().find(|key| owner(key) == 0).unwrap().clone();
     let limit = numbered_limit(1, slow_bucket(BURST));
-    wait_until("the replica is asked", || async {
+    wait_until("the replica is used", || async {
         decide_one(&store, &orphan, &limit, Op::Spend(0))
             .await
             .is_ok()
     })
     .await;
     load.go_on(100).await;
-    // The dead one comes back as a replica and is not asked.
+    // The dead node comes back as a replica and is not used.
     cluster.nodes[0].restart();
     cluster.until_well();
     load.go_on(100).await;
-    // Nobody died, nobody agreed: another one is primary all the same.
+    // A forced takeover without a failure and without a vote.
     let taken = cluster.owner(slot_of(&cluster, &orphan), 1).unwrap();
     assert_eq!(taken, 3);
     cluster.take_over(0);
@@ -145,20 +148,20 @@ async fn s_17_when_a_primary_dies_only_its_keys_degrade_and_its_replica_takes_ov
     .await;
     load.go_on(100).await;
     let history = load.end().await;
-    check(&history, BURST, |key| if home(key) == 0 { 2 } else { 0 }).unwrap();
+    check(&history, BURST, |key| if owner(key) == 0 { 2 } else { 0 }).unwrap();
     for (key, tally) in &history {
-        if home(key) != 0 {
+        if owner(key) != 0 {
             assert_eq!(tally.failed(), 0, "{key} degraded with others: {tally:?}");
         }
     }
-    assert!(!crossed(&cluster));
+    assert!(!has_crossslot_error(&cluster));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_12_scripts_that_all_nodes_forgot_are_loaded_within_the_decision() {
-    let _alone = exclusive().await;
+async fn s_12_scripts_flushed_on_all_nodes_are_loaded_within_the_decision() {
+    let _exclusive = exclusive().await;
     let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
-    let store = patient(&cluster).await;
+    let store = long_timeout_cluster_store(&cluster).await;
     let keys = keys(6);
     let limits = [
         numbered_limit(1, slow_bucket(BURST)),
@@ -174,9 +177,10 @@ async fn s_12_scripts_that_all_nodes_forgot_are_loaded_within_the_decision() {
     }
 }
 
-/// Whatever a node says, and if two nodes point at each other for ever: the call ends, and is sent so often and no more.
+/// Whatever a node replies, even if two nodes redirect to each other forever, the call ends after a bounded number of
+/// attempts.
 #[tokio::test]
-async fn s_11_redirections_are_followed_so_often_and_no_more() {
+async fn s_11_the_number_of_redirections_is_bounded() {
     let table = [
         ("MOVED 1 SELF", 5),
         ("ASK 1 SELF", 5),
@@ -207,8 +211,8 @@ async fn s_11_redirections_are_followed_so_often_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_is_not_there_yet_is_found_later() {
-    let _alone = exclusive().await;
+async fn a_cluster_that_starts_later_is_found() {
+    let _exclusive = exclusive().await;
     let mut cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let url = cluster.url();
     for node in &mut cluster.nodes {

@@ -12,7 +12,7 @@ use super::{exclusive, wait_until};
 use crate::SECRET;
 use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
-/// A file with a password that is gone with the test.
+/// A password file that is deleted with the test.
 struct PasswordOnDisk(TempFolder);
 
 impl PasswordOnDisk {
@@ -27,7 +27,7 @@ impl PasswordOnDisk {
     }
 
     fn change(&self, text: &str) {
-        // As orchestrators do it: the new file takes the old one's place at once.
+        // As orchestrators do: rename the new file over the old one.
         let next = self.0.write("next", text).unwrap();
         std::fs::rename(next, self.path()).unwrap();
     }
@@ -46,7 +46,7 @@ fn connections(node: &RedisNode) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_that_changes_is_said_again_on_connections_that_are_up_and_on_new_ones() {
+async fn a_changed_password_is_used_on_open_and_on_new_connections() {
     let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let rights = ["on", "~tg1:*", "+@all"];
     let user = |password: &str| {
@@ -68,16 +68,19 @@ async fn a_password_that_changes_is_said_again_on_connections_that_are_up_and_on
         .unwrap();
     let before = logins(&node);
 
-    // The server knows both for a while, and then only the new one.
+    // The server accepts both passwords for a while, and then only the new one.
     user(">second");
     file.change("second");
-    wait_until("it is said again", || async { logins(&node) > before }).await;
+    wait_until("the store authenticates again", || async {
+        logins(&node) > before
+    })
+    .await;
     user("<first");
     decide_one(&store, "alice", &limit, Op::Spend(1))
         .await
         .unwrap();
 
-    // Whoever connects from now on says the new one.
+    // New connections use the new password.
     let connected = connections(&node);
     node.tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     wait_until("it is connected again", || async {
@@ -90,7 +93,7 @@ async fn a_password_that_changes_is_said_again_on_connections_that_are_up_and_on
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_is_nobody_until_it_is_right() {
+async fn a_wrong_password_leaves_the_store_disconnected_until_it_is_corrected() {
     let node = RedisNode::start(
         ServerProgram::NewValkey,
         &["--save", "", "--appendonly", "no"],
@@ -120,8 +123,8 @@ async fn a_wrong_password_is_nobody_until_it_is_right() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_least_rights_that_the_documentation_names_are_enough_in_a_cluster() {
-    let _alone = exclusive().await;
+async fn the_documented_permissions_are_enough_in_a_cluster() {
+    let _exclusive = exclusive().await;
     let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let rights = "on >right ~tg1:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info \
         +cluster|slots +asking";
@@ -139,7 +142,7 @@ async fn the_least_rights_that_the_documentation_names_are_enough_in_a_cluster()
         .parse()
         .unwrap();
     let home = cluster.owner(slot, 0).unwrap();
-    // A key that is not there yet, of a slot that is on its way: its first call is told to ask elsewhere.
+    // A key that does not exist yet, in a slot that is being migrated: its first call is redirected with ASK.
     cluster.begin_move(slot, home, (home + 1) % 3);
     for left in [999, 998] {
         let answer = decide_one(&store, "alice", &limit, Op::Spend(1))
@@ -157,9 +160,9 @@ async fn the_least_rights_that_the_documentation_names_are_enough_in_a_cluster()
     assert_eq!(store.inspect().await, []);
 }
 
-/// A user that may only do what the store needs.
+/// A user with only the permissions that the store needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_least_rights_that_the_documentation_names_are_enough() {
+async fn the_documented_permissions_are_enough() {
     for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let node = RedisNode::start(kind, &["--save", "", "--appendonly", "no"]);
         let rights =
@@ -174,7 +177,7 @@ async fn the_least_rights_that_the_documentation_names_are_enough() {
             .await
             .unwrap();
         assert_eq!(store.inspect().await, []);
-        // Without these two the store works, and says that it knows nothing about the server.
+        // Without these two commands the store works, and warns that it cannot inspect the server.
         node.tell(&["ACL", "SETUSER", "limiter", "-role", "-info"]);
         decide_one(&store, "alice", &limit, Op::Spend(1))
             .await

@@ -1,20 +1,20 @@
-//! What was asked and answered, and whether it keeps the promises. The checker is checked itself, below.
+//! Records of requests and replies, and checks of the promises. Controls of the checks are below.
 
 use std::collections::BTreeMap;
 
 use tollgate_store::{StoreError, StoreErrorKind};
 
-/// What became of the spends of one unit on one key.
+/// The results of spending single units on one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) admitted: u64,
     pub(super) denied: u64,
-    /// Nobody knows whether these were charged.
+    /// May have charged.
     pub(super) ambiguous: u64,
-    /// These were not.
-    pub(super) refused: u64,
-    /// What was said in errors.
-    pub(super) said: BTreeMap<String, u64>,
+    /// Have not charged.
+    pub(super) not_charged: u64,
+    /// Error messages and how often each occurred.
+    pub(super) errors: BTreeMap<String, u64>,
 }
 
 impl Tally {
@@ -24,26 +24,26 @@ impl Tally {
             Ok(false) => self.denied += 1,
             Err(error) => {
                 assert_ne!(error.kind(), StoreErrorKind::BadRequest, "{error}");
-                *self.said.entry(error.to_string()).or_default() += 1;
+                *self.errors.entry(error.to_string()).or_default() += 1;
                 if error.may_have_charged() {
                     self.ambiguous += 1;
                 } else {
-                    self.refused += 1;
+                    self.not_charged += 1;
                 }
             }
         }
     }
 
     pub(super) fn failed(&self) -> u64 {
-        self.ambiguous + self.refused
+        self.ambiguous + self.not_charged
     }
 }
 
-/// What happened on every key.
+/// The results for every key.
 pub(super) type History = BTreeMap<String, Tally>;
 
-/// Whether no key was admitted more than its burst and one more for each time that its state may have been lost, and no call
-/// ever had keys of two slots.
+/// Checks that no key was admitted more than its burst, plus one burst for each time its state may have been lost, and
+/// that no call had keys of two slots.
 pub(super) fn check(
     history: &History,
     burst: u64,
@@ -54,14 +54,18 @@ pub(super) fn check(
         if tally.admitted > bound {
             return Err(format!("{key}: {} admitted of {bound}", tally.admitted));
         }
-        if tally.said.keys().any(|said| said.contains("CROSSSLOT")) {
+        if tally
+            .errors
+            .keys()
+            .any(|errors| errors.contains("CROSSSLOT"))
+        {
             return Err(format!("{key}: a call had keys of two slots"));
         }
     }
     Ok(())
 }
 
-/// Whether every key was admitted exactly its burst, less only what an unanswered call may have taken.
+/// Checks that every denied key was admitted exactly its burst, less the ambiguous calls.
 pub(super) fn check_exact(history: &History, burst: u64) -> Result<(), String> {
     check(history, burst, |_| 0)?;
     for (key, tally) in history {
@@ -103,8 +107,8 @@ mod tests {
     #[test]
     fn control_a_call_with_keys_of_two_slots_is_noticed() {
         let mut history = history(1, 0, 0);
-        let said = "the store refused: the server says CROSSSLOT".to_owned();
-        history.get_mut("alice").unwrap().said.insert(said, 1);
+        let errors = "the store refused: error code CROSSSLOT".to_owned();
+        history.get_mut("alice").unwrap().errors.insert(errors, 1);
         assert!(check(&history, 10, |_| 0).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Books in clusters and shards: each is where its key is, and all nodes borrow from the same.
+//! Leased buckets in clusters and shards: each is on its key's server, and all nodes share it.
 
 use std::time::Duration;
 
@@ -14,32 +14,36 @@ use crate::server_time::{LONG_TIMEOUT, numbered_limit, slow_bucket};
 
 const BURST: u64 = 10;
 
-/// Two nodes borrow of every key until nothing is there. `tag` says where they lie.
+/// Two nodes lease from every key until nothing is left. `tag` is the hash tag of all keys.
 async fn borrow_all(stores: &[RedisStore; 2], tag: Option<StoreKey<'_>>) {
     let limit = numbered_limit(1, slow_bucket(BURST));
     for key in keys(12) {
         let key = StoreKey::new(key.as_bytes()).unwrap();
         let mut units = 0;
         for (store, id) in stores.iter().cycle().zip(1..=4) {
-            let want = LeaseSpec {
+            let lease = LeaseSpec {
                 id: QuotaLeaseId(id),
                 min_units: 1,
                 max_units: 4,
                 duration: tollgate_core::Nanos::HOUR,
             };
-            let errand = LeaseRequest {
-                lease: Some(want),
+            let request = LeaseRequest {
+                lease: Some(lease),
                 ..LeaseRequest::default()
             };
-            units += store.lend(tag, key, &limit, &errand).await.unwrap().units;
+            units += store
+                .grant_lease(tag, key, &limit, &request)
+                .await
+                .unwrap()
+                .units;
         }
         assert_eq!(units, BURST);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clusters_nodes_lend_what_is_theirs_and_under_a_tag_all_from_one() {
-    let _alone = exclusive().await;
+async fn cluster_nodes_lease_their_own_keys_and_one_tag_is_on_one_node() {
+    let _exclusive = exclusive().await;
     let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let stores = [
         store_at(cluster.url(), LONG_TIMEOUT).await,
@@ -48,7 +52,11 @@ async fn a_clusters_nodes_lend_what_is_theirs_and_under_a_tag_all_from_one() {
     borrow_all(&stores, None).await;
     let sizes = || cluster.nodes.iter().map(|node| node.ask(&["DBSIZE"]));
     let sizes: Vec<u64> = sizes().map(|size| size.parse().unwrap()).collect();
-    assert_eq!(sizes.iter().sum::<u64>(), 12, "one book for each key");
+    assert_eq!(
+        sizes.iter().sum::<u64>(),
+        12,
+        "one leased bucket for each key"
+    );
     assert!(
         sizes.iter().filter(|size| **size > 0).count() > 1,
         "{sizes:?}"
@@ -65,7 +73,7 @@ async fn a_clusters_nodes_lend_what_is_theirs_and_under_a_tag_all_from_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_lend_what_is_theirs() {
+async fn shards_lease_their_own_keys() {
     let options = ["--save", "", "--appendonly", "no"];
     let nodes: Vec<RedisNode> = (0..3)
         .map(|_| RedisNode::start(ServerProgram::Redis, &options))
@@ -76,10 +84,10 @@ async fn shards_lend_what_is_theirs() {
     ];
     borrow_all(&stores, None).await;
     for key in keys(12) {
-        let book = format!("{}~", name_of(&key));
+        let leased_bucket = format!("{}~", name_of(&key));
         let homes = nodes
             .iter()
-            .filter(|node| node.ask(&["EXISTS", &book]) == "1");
+            .filter(|node| node.ask(&["EXISTS", &leased_bucket]) == "1");
         assert_eq!(homes.count(), 1, "{key}");
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that go on spending on a number of keys while servers come and go.
+//! Clients that keep spending on several keys while servers come and go.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,16 +10,16 @@ use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreError, StoreKey, Stor
 use super::history::{History, Tally};
 use crate::server_time::{numbered_limit, slow_bucket};
 
-/// Spenders that run until they are told to stop.
+/// Clients that run until they are stopped.
 pub(super) struct LoadGenerator {
     is_over: Arc<AtomicBool>,
-    /// Rounds that all spenders together have made.
+    /// Requests of all clients together.
     rounds: Arc<AtomicU64>,
     spenders: JoinSet<(String, Tally)>,
 }
 
 impl LoadGenerator {
-    /// One spender for each key. `limits` of them are spent on together, each with this burst.
+    /// Starts one client for each key, which spends on `limits` limits together, each with this burst.
     pub(super) fn start(
         stores: &[Arc<RedisStore>],
         keys: &[String],
@@ -35,15 +35,15 @@ impl LoadGenerator {
             let store = Arc::clone(&stores[index % stores.len()]);
             let (key, over, rounds) = (key.clone(), Arc::clone(&is_over), Arc::clone(&rounds));
             spenders.spawn(async move {
-                let ruleds: Vec<IdentifiedLimit> = (1..=limits)
+                let limits: Vec<IdentifiedLimit> = (1..=limits)
                     .map(|id| numbered_limit(id, slow_bucket(burst)))
                     .collect();
                 let mut tally = Tally::default();
-                // Not as fast as can be: the servers share the machine.
+                // Slower than possible: the servers share the machine.
                 let mut pace = tokio::time::interval(std::time::Duration::from_millis(2));
                 pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
                 while !over.load(Ordering::Relaxed) {
-                    tally.add(spend(&store, &key, &ruleds).await);
+                    tally.add(spend(&store, &key, &limits).await);
                     rounds.fetch_add(1, Ordering::Relaxed);
                     pace.tick().await;
                 }
@@ -57,7 +57,7 @@ impl LoadGenerator {
         }
     }
 
-    /// Waits until so many more rounds have been made.
+    /// Waits for this many more requests.
     pub(super) async fn go_on(&self, rounds: u64) {
         let goal = self.rounds.load(Ordering::Relaxed) + rounds;
         super::wait_until("the load goes on", || async {
@@ -66,7 +66,7 @@ impl LoadGenerator {
         .await;
     }
 
-    /// Ends it. The same key of several spenders is one key.
+    /// Stops the clients. Results of the same key are added up.
     pub(super) async fn end(self) -> History {
         self.is_over.store(true, Ordering::Relaxed);
         let mut history = History::new();
@@ -75,35 +75,35 @@ impl LoadGenerator {
             known.admitted += tally.admitted;
             known.denied += tally.denied;
             known.ambiguous += tally.ambiguous;
-            known.refused += tally.refused;
-            for (said, count) in tally.said {
-                *known.said.entry(said).or_default() += count;
+            known.not_charged += tally.not_charged;
+            for (errors, count) in tally.errors {
+                *known.errors.entry(errors).or_default() += count;
             }
         }
         history
     }
 }
 
-/// One unit of each limit under one key.
+/// Spends one unit of each limit under one key.
 pub(super) async fn spend(
     store: &RedisStore,
     key: &str,
-    ruleds: &[IdentifiedLimit],
+    limits: &[IdentifiedLimit],
 ) -> Result<bool, StoreError> {
-    let checks: Vec<QuotaCheck<'_>> = ruleds
+    let checks: Vec<QuotaCheck<'_>> = limits
         .iter()
-        .map(|ruled| QuotaCheck {
+        .map(|limit| QuotaCheck {
             key: StoreKey::new(key.as_bytes()).unwrap(),
-            limit: ruled,
+            limit,
             op: Op::Spend(1),
         })
         .collect();
     let mut answers = vec![StoreReply::EMPTY; checks.len()];
-    let verdict = store.decide(&checks, &mut answers).await?;
-    Ok(verdict.is_admitted())
+    let outcome = store.decide(&checks, &mut answers).await?;
+    Ok(outcome.is_admitted())
 }
 
-/// So many keys.
+/// This many keys.
 pub(super) fn keys(count: usize) -> Vec<String> {
     (0..count)
         .map(|number| format!("client {number}"))

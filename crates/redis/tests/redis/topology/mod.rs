@@ -1,4 +1,4 @@
-//! Several servers: sentinels, clusters and independent ones, with faults while they are asked.
+//! Several servers: sentinels, clusters and shards, with faults while they are in use.
 
 mod cluster;
 mod credentials;
@@ -26,14 +26,14 @@ pub(crate) use shards::url as shards_url;
 use crate::SECRET;
 use crate::server_time::{LONG_TIMEOUT, numbered_limit, slow_bucket};
 
-/// Tests that start half a dozen servers run one after the other: more at a time and the servers would call each other
-/// dead for want of a processor.
+/// Tests that start half a dozen servers run one after the other. More at a time, and the servers would declare each
+/// other dead for lack of CPU.
 pub(crate) async fn exclusive() -> MutexGuard<'static, ()> {
     static HEAVY: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
     HEAVY.lock().await
 }
 
-/// A store whose calls end soon when nobody answers, and not before a busy machine has answered.
+/// A store whose calls fail at this deadline.
 async fn store_at(url: String, deadline: Duration) -> RedisStore {
     let mut options = RedisOptions::new(url, SECRET);
     options.deadline = deadline;
@@ -41,7 +41,7 @@ async fn store_at(url: String, deadline: Duration) -> RedisStore {
     RedisStore::connect(options).await.unwrap()
 }
 
-/// The name that a server knows a key of limit 1 by.
+/// The name of a key of limit 1 on the server.
 pub(crate) fn name_of(key: &str) -> String {
     let limit = numbered_limit(1, slow_bucket(1));
     let check = QuotaCheck {
@@ -53,7 +53,7 @@ pub(crate) fn name_of(key: &str) -> String {
     String::from_utf8(request.keys.get(0).unwrap().to_vec()).unwrap()
 }
 
-/// Asks until it is so, and fails after a long time.
+/// Polls until the condition is true; fails after a long time.
 pub(crate) async fn wait_until<F: Future<Output = bool>>(
     what: &str,
     mut condition: impl FnMut() -> F,

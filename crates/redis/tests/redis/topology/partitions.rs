@@ -1,5 +1,4 @@
-//! Parts of a store that may be away by themselves: each has a probe that lies in it, and one that is gone takes no other
-//! along.
+//! Partitions of a store that fail independently: each has a probe key, and a failed one does not affect others.
 
 use std::collections::HashSet;
 
@@ -10,20 +9,20 @@ use super::{exclusive, store_at};
 use crate::server_time::{LONG_TIMEOUT, decide_one, numbered_limit, slow_bucket};
 
 #[tokio::test]
-async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
-    let _alone = exclusive().await;
+async fn every_partition_of_a_cluster_has_a_probe_key() {
+    let _exclusive = exclusive().await;
     let mut cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
     let store = store_at(cluster.url(), LONG_TIMEOUT).await;
     assert_eq!(store.partition_count(), 64);
-    for part in 0..store.partition_count() {
-        assert_eq!(store.probe(part).await, Ok(()), "{part}");
+    for partition in 0..store.partition_count() {
+        assert_eq!(store.probe(partition).await, Ok(()), "{partition}");
     }
     assert!(store.probe(64).await.is_err());
     let keys = (0..1_000_u32).map(u32::to_be_bytes);
-    let parts: HashSet<usize> = keys
+    let partitions: HashSet<usize> = keys
         .map(|key| store.partition_of(&StoreKey::new(&key).unwrap(), None))
         .collect();
-    assert_eq!(parts.len(), 64, "keys lie everywhere");
+    assert_eq!(partitions.len(), 64, "keys are in every partition");
     let tag = StoreKey::new(b"tag").unwrap();
     let own = store.partition_of(&tag, None);
     for name in [b"a", b"b", b"c"] {
@@ -31,24 +30,24 @@ async fn every_part_of_a_cluster_is_probed_by_a_key_of_its_own() {
         assert_eq!(
             store.partition_of(&key, Some(&tag)),
             own,
-            "where their tag says"
+            "the tag selects the partition"
         );
     }
-    // The first node has a third of the slots: those of parts 0 to 21.
+    // The first node owns a third of the slots: those of partitions 0 to 21.
     drop(cluster.nodes.remove(0));
-    let mut away = Vec::new();
-    for part in 0..store.partition_count() {
-        if store.probe(part).await.is_err() {
-            away.push(part);
+    let mut unavailable = Vec::new();
+    for partition in 0..store.partition_count() {
+        if store.probe(partition).await.is_err() {
+            unavailable.push(partition);
         }
     }
-    let last = away.last().copied();
-    assert!(matches!(last, Some(20 | 21)), "{away:?}");
-    assert_eq!(away, (0..=last.unwrap_or(0)).collect::<Vec<_>>());
+    let last = unavailable.last().copied();
+    assert!(matches!(last, Some(20 | 21)), "{unavailable:?}");
+    assert_eq!(unavailable, (0..=last.unwrap_or(0)).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn of_several_servers_the_one_that_is_gone_does_not_answer_its_probe() {
+async fn the_probe_of_a_stopped_shard_fails() {
     let (north, south) = (
         RedisServer::start(ServerProgram::Redis),
         RedisServer::start(ServerProgram::Redis),
@@ -69,16 +68,16 @@ async fn of_several_servers_the_one_that_is_gone_does_not_answer_its_probe() {
     assert!(store.probe(1).await.is_err());
 }
 
-/// A probe that only read would find a server well that cannot write.
+/// A read-only probe would succeed on a server that cannot write.
 #[tokio::test]
-async fn s_14_a_server_that_cannot_write_does_not_answer_its_probe() {
+async fn s_14_the_probe_of_a_server_that_cannot_write_fails() {
     let server = RedisServer::start_with(ServerProgram::Redis, &["--maxmemory", "1"]);
     let store = store_at(server.url(), LONG_TIMEOUT).await;
     assert!(store.probe(0).await.is_err());
 }
 
 #[tokio::test]
-async fn a_key_is_erased_where_it_lies_and_its_reservations_with_it() {
+async fn a_key_is_erased_with_its_reservations() {
     let server = RedisServer::start(ServerProgram::Redis);
     let store = store_at(server.url(), LONG_TIMEOUT).await;
     let limit = numbered_limit(1, slow_bucket(2));

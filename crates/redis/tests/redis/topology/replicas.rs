@@ -1,4 +1,4 @@
-//! S-20: a replica never decides, however it comes to be asked. S-19: what two primaries of the same keys admit.
+//! S-20: a replica never decides. S-19: what two primaries of the same keys admit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn follow(replica: &RedisNode, primary: &RedisNode) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_20_a_replica_is_not_asked_until_it_is_promoted() {
+async fn s_20_a_replica_is_not_used_until_it_is_promoted() {
     for kind in [
         ServerProgram::Redis,
         ServerProgram::OldRedis,
@@ -39,7 +39,7 @@ async fn s_20_a_replica_is_not_asked_until_it_is_promoted() {
         follow(&replica, &primary);
         let store = store_at(replica.url(), LONG_TIMEOUT).await;
         let limit = numbered_limit(1, slow_bucket(3));
-        // Not even what changes nothing, for which a replica would have an answer.
+        // Not even operations that change nothing, which a replica could answer.
         for op in [Op::Spend(1), Op::Spend(0), Op::Peek(1)] {
             let error = decide_one(&store, "alice", &limit, op).await.unwrap_err();
             assert_eq!(
@@ -49,7 +49,7 @@ async fn s_20_a_replica_is_not_asked_until_it_is_promoted() {
             );
         }
         replica.tell(&["REPLICAOF", "NO", "ONE"]);
-        wait_until("it is asked once it is promoted", || async {
+        wait_until("the replica is used once it is promoted", || async {
             decide_one(&store, "alice", &limit, Op::Spend(0))
                 .await
                 .is_ok()
@@ -59,7 +59,7 @@ async fn s_20_a_replica_is_not_asked_until_it_is_promoted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_20_a_primary_that_is_demoted_admits_nothing_and_is_left() {
+async fn s_20_a_demoted_primary_admits_nothing_and_is_disconnected() {
     for kind in [
         ServerProgram::Redis,
         ServerProgram::OldRedis,
@@ -75,9 +75,9 @@ async fn s_20_a_primary_that_is_demoted_admits_nothing_and_is_left() {
             .await
             .unwrap();
         follow(&one_node, &other);
-        // The connection stays open, so the first thing that is heard is a refusal to write, and then nothing more.
+        // The connection stays open, so the first error is a refusal to write; then the connection is discarded.
         let mut kinds = Vec::new();
-        wait_until("it is left", || async {
+        wait_until("the demoted primary is disconnected", || async {
             decide_one(&store, "alice", &limit, Op::Spend(1))
                 .await
                 .unwrap_err()
@@ -121,19 +121,19 @@ async fn s_19_a_split_admits_at_most_twice_the_burst_and_ends_when_it_is_healed(
         LoadGenerator::start(&[Arc::clone(&there)], &keys, 1, BURST),
     );
     near.go_on(4 * 5).await;
-    // Both are primaries now, and each has its clients.
+    // Both are primaries now, and each has clients.
     other_side.tell(&["REPLICAOF", "NO", "ONE"]);
     let limit = numbered_limit(1, slow_bucket(BURST));
-    wait_until("the other side is asked", || async {
+    wait_until("the other side is used", || async {
         decide_one(&there, "alice", &limit, Op::Spend(0))
             .await
             .is_ok()
     })
     .await;
     far.go_on(4 * (BURST + 5)).await;
-    // Healed: the old one follows, and forgets what it had admitted by itself.
+    // Healed: the old primary becomes a replica and drops what it admitted alone.
     follow(&one_side, &other_side);
-    wait_until("the old primary is left", || async {
+    wait_until("the old primary is disconnected", || async {
         let asked = decide_one(&here, "alice", &limit, Op::Spend(1)).await;
         asked.is_err_and(|error| error.kind() == StoreErrorKind::Unreachable)
     })
@@ -146,6 +146,6 @@ async fn s_19_a_split_admits_at_most_twice_the_burst_and_ends_when_it_is_healed(
     check(&history, BURST, |_| 1).unwrap();
     for key in &keys {
         let left = decide_one(&there, key, &limit, Op::Spend(0)).await.unwrap();
-        assert_eq!(left.status.remaining, 0, "nothing came back with the heal");
+        assert_eq!(left.status.remaining, 0, "healing refunded nothing");
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that sentinels watch over: the one that they name is asked, and no other.
+//! Servers that sentinels monitor: only the primary that they name is used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +31,8 @@ impl CredentialsProvider for FixedCredentials {
 const DOWN_AFTER: u32 = 1_500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
-    let _alone = exclusive().await;
+async fn s_16_only_the_primary_that_sentinels_promote_is_used() {
+    let _exclusive = exclusive().await;
     let mut set = RedisSentinels::start(ServerProgram::Redis, DOWN_AFTER);
     let store = Arc::new(store_at(set.url(), Duration::from_secs(2)).await);
     let keys = keys(8);
@@ -42,13 +42,13 @@ async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
 
     set.servers[0].kill();
     set.until_primary_is(1);
-    wait_until("the new primary is asked", || async {
+    wait_until("the new primary is used", || async {
         decide_one(&store, "alice", &limit, Op::Spend(0))
             .await
             .is_ok()
     })
     .await;
-    // It comes back as a replica, and nothing changes.
+    // The old primary comes back as a replica; nothing changes.
     set.servers[0].restart();
     wait_until("the old one follows", || async {
         set.servers[0].info("master_link_status").as_deref() == Some("up")
@@ -56,10 +56,10 @@ async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
     .await;
     load.go_on(40).await;
 
-    // The other one is only stopped: its connections stay open, and nobody answers.
+    // The other server is only paused: its connections stay open, and it does not reply.
     set.servers[1].pause();
     set.until_primary_is(0);
-    wait_until("the first is asked again", || async {
+    wait_until("the first server is used again", || async {
         decide_one(&store, "alice", &limit, Op::Spend(0))
             .await
             .is_ok()
@@ -73,15 +73,15 @@ async fn s_16_whoever_the_sentinels_promote_is_asked_and_nobody_else() {
     load.go_on(80).await;
     let history = load.end().await;
     check(&history, BURST, |_| 2).unwrap();
-    // Nobody stays with a server that only follows.
+    // The store does not stay connected to a replica.
     for key in &keys {
         decide_one(&store, key, &limit, Op::Spend(0)).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s_16_a_failover_that_somebody_asks_for_is_followed_on_valkey_too() {
-    let _alone = exclusive().await;
+async fn s_16_a_manual_failover_is_followed_on_valkey_too() {
+    let _exclusive = exclusive().await;
     let set = RedisSentinels::start(ServerProgram::NewValkey, DOWN_AFTER);
     let store = Arc::new(store_at(set.url(), Duration::from_secs(2)).await);
     let keys = keys(8);
@@ -89,7 +89,7 @@ async fn s_16_a_failover_that_somebody_asks_for_is_followed_on_valkey_too() {
     load.go_on(40).await;
     set.failover(1);
     let limit = numbered_limit(1, slow_bucket(BURST));
-    wait_until("the new primary is asked", || async {
+    wait_until("the new primary is used", || async {
         decide_one(&store, "alice", &limit, Op::Spend(1))
             .await
             .is_ok()
@@ -101,8 +101,8 @@ async fn s_16_a_failover_that_somebody_asks_for_is_followed_on_valkey_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_that_come_later_are_asked_later_and_an_unknown_master_is_nobody() {
-    let _alone = exclusive().await;
+async fn sentinels_that_start_later_are_found_and_an_unknown_master_is_unreachable() {
+    let _exclusive = exclusive().await;
     let mut set = RedisSentinels::start(ServerProgram::Redis, DOWN_AFTER);
     let url = set.url();
     for sentinel in &mut set.sentinels {
@@ -114,15 +114,15 @@ async fn sentinels_that_come_later_are_asked_later_and_an_unknown_master_is_nobo
         .await
         .unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
-    // One of three is enough to ask.
+    // One of three sentinels is enough.
     set.sentinels[2].restart();
-    wait_until("the primary is asked", || async {
+    wait_until("the primary is used", || async {
         decide_one(&store, "alice", &limit, Op::Spend(0))
             .await
             .is_ok()
     })
     .await;
-    // As another user than the servers know.
+    // The sentinels have users of their own.
     set.sentinels[2].tell(&[
         "ACL", "SETUSER", "asker", "on", ">right", "~*", "&*", "+@all",
     ]);

@@ -1,4 +1,4 @@
-//! Independent servers that share the keys: each key is asked on its own, and only there.
+//! Independent servers that share the keys: each key is on exactly one server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) fn url(nodes: &[RedisNode]) -> String {
     format!("redis+shards://{}", named.join(","))
 }
 
-pub(super) fn home_of(nodes: &[RedisNode], key: &str) -> Option<usize> {
+pub(super) fn shard_of(nodes: &[RedisNode], key: &str) -> Option<usize> {
     nodes
         .iter()
         .position(|node| node.ask(&["EXISTS", &name_of(key)]) == "1")
@@ -37,25 +37,25 @@ async fn every_key_lives_on_one_server_and_a_dead_one_degrades_only_its_own() {
     let keys = keys(15);
     let load = LoadGenerator::start(&[Arc::clone(&store)], &keys, 2, BURST);
     load.go_on(15 * 3).await;
-    let homes: Vec<usize> = keys
+    let shards: Vec<usize> = keys
         .iter()
-        .map(|key| home_of(&nodes, key).unwrap())
+        .map(|key| shard_of(&nodes, key).unwrap())
         .collect();
-    for (key, home) in keys.iter().zip(&homes) {
+    for (key, shard) in keys.iter().zip(&shards) {
         let elsewhere = nodes
             .iter()
             .enumerate()
-            .filter(|(index, _)| index != home)
+            .filter(|(index, _)| index != shard)
             .any(|(_, node)| node.ask(&["EXISTS", &name_of(key)]) == "1");
         assert!(!elsewhere, "{key}");
     }
-    let home = |key: &str| homes[keys.iter().position(|known| known == key).unwrap()];
+    let shard = |key: &str| shards[keys.iter().position(|known| known == key).unwrap()];
     nodes[1].kill();
     load.go_on(50).await;
     nodes[1].restart();
     let limit = numbered_limit(1, slow_bucket(BURST));
-    let orphan = keys.iter().find(|key| home(key) == 1).unwrap();
-    wait_until("the server is asked again", || async {
+    let orphan = keys.iter().find(|key| shard(key) == 1).unwrap();
+    wait_until("the server is used again", || async {
         decide_one(&store, orphan, &limit, Op::Spend(0))
             .await
             .is_ok()
@@ -63,9 +63,9 @@ async fn every_key_lives_on_one_server_and_a_dead_one_degrades_only_its_own() {
     .await;
     load.go_on(15 * BURST).await;
     let history = load.end().await;
-    check(&history, BURST, |key| u64::from(home(key) == 1)).unwrap();
+    check(&history, BURST, |key| u64::from(shard(key) == 1)).unwrap();
     for (key, tally) in &history {
-        if home(key) == 1 {
+        if shard(key) == 1 {
             assert!(tally.failed() > 0, "{key}: {tally:?}");
         } else {
             assert_eq!(tally.failed(), 0, "{key} degraded with others: {tally:?}");

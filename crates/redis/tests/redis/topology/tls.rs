@@ -1,4 +1,4 @@
-//! Servers that are spoken to by TLS, with an authority that only the test knows.
+//! TLS servers, with an authority that only the test knows.
 
 use tollgate_redis::{ClientIdentity, RedisOptions, RedisStore, RedisTls};
 use tollgate_store::{Op, StoreErrorKind};
@@ -22,14 +22,14 @@ async fn spend(port: u16, tls: RedisTls) -> Result<(), StoreErrorKind> {
     answered.map(|_| ()).map_err(|error| error.kind())
 }
 
-/// A server that asks its clients for certificates, and the port where it speaks TLS.
+/// A server that asks for client certificates, and its TLS port.
 fn start(authority: &CertificateAuthority) -> (RedisNode, u16) {
     let own = authority.server("redis");
     let folder = TempFolder::new("certificates").unwrap();
     let file = |name, text: &str| folder.write(name, text).unwrap().display().to_string();
     let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let port = free_address().unwrap().port();
-    // At once: a port without its certificates is refused.
+    // In one command: a TLS port without certificates is rejected.
     node.tell(&[
         "CONFIG",
         "SET",
@@ -48,7 +48,7 @@ fn start(authority: &CertificateAuthority) -> (RedisNode, u16) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_are_spoken_to_by_tls_if_their_certificate_is_trusted() {
+async fn servers_are_used_over_tls_if_their_certificate_is_trusted() {
     let authority = CertificateAuthority::new("authority of a test");
     let (_node, port) = start(&authority);
     let own = authority.client("limiter");
@@ -60,7 +60,7 @@ async fn servers_are_spoken_to_by_tls_if_their_certificate_is_trusted() {
     });
     assert_eq!(spend(port, tls.clone()).await, Ok(()));
 
-    // Nobody is asked whose authority is another, or who wants a certificate that we do not have.
+    // Servers with an untrusted certificate, or that require a client certificate, are not used.
     let mut stranger = tls.clone();
     stranger.roots = Some(CertificateAuthority::new("another").pem().into_bytes());
     assert_eq!(

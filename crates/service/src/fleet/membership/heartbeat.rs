@@ -1,8 +1,8 @@
-//! The task that talks to the register: it beats, tells and hears, and goes on whatever happens.
+//! The task that calls the register: it sends heartbeats, pushes and pulls changes, and survives failures and panics.
 //!
-//! While the register answers there is a beat every half second, and at once when an operator has said something here; while
-//! it does not, attempts are spread at random over up to two seconds, so that a fleet that lost its register together does
-//! not come back together. Must not know: how entries are put in force, what is told of the fleet.
+//! While the register answers, there is a heartbeat every half second, and one at once after an operator's change. While it
+//! does not, the task retries with full jitter of up to two seconds, so that the nodes of a fleet do not retry at the same
+//! time. Must not know: how changes are applied, how the fleet's state is reported.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroU32;
@@ -23,23 +23,22 @@ use super::register_sync::RegisterSync;
 use super::view::FleetChanges;
 use super::{FleetSize, Membership};
 
-/// So many nodes beat at full pace.
+/// In larger fleets nodes send heartbeats less often.
 const MAX_NODES_AT_FULL_RATE: u32 = 64;
-/// How much more rarely nodes beat in the largest fleets: what operators say must still get round within two seconds.
+/// The largest factor for the heartbeat interval, so that changes still reach all nodes within two seconds.
 const MAX_SLOWDOWN: u32 = 3;
-/// For how many beats a node is believed to be there without being heard of.
+/// The number of heartbeats that a node may miss before it counts as gone.
 const TTL_BEATS: u32 = 6;
-/// The longest that one round may take, whatever the register does.
+/// The timeout of one round.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest pause between two attempts while the register does not answer, and the shortest.
+/// The longest and the shortest pause between two attempts while the register does not answer.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
-/// The longest that saying goodbye may take.
+/// The timeout of leaving the fleet at shutdown.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Membership {
-    /// Takes part in the fleet until `shutdown` completes, and then says goodbye. A bug that ends the task is counted, and it
-    /// is started again.
+    /// Takes part in the fleet until `shutdown` completes, then leaves it. If the task panics, it is counted and restarted.
     pub async fn run(
         self: Arc<Self>,
         register: Arc<dyn Register>,
@@ -58,36 +57,36 @@ impl Membership {
             tokio::select! {
                 () = &mut shutdown => break,
                 _ended = only.join_next() => {
-                    // It never ends by itself.
+                    // The task never returns, so it has panicked.
                     self.panics.fetch_add(1, Ordering::Relaxed);
-                    tracing::error!("the task that talks to the fleet's register died of a bug and is started again");
+                    tracing::error!("fleet membership task panicked, restarting it");
                     self.is_synced.send_replace(true);
                 }
             }
             tokio::time::sleep(random_below(MAX_BACKOFF).max(MIN_BACKOFF)).await;
         }
-        // Whoever does not hear it finds out by itself.
-        let _left = tokio::time::timeout(LEAVE_TIMEOUT, register.leave(self.id)).await;
+        // If this fails, the node's entry expires.
+        let _left_or_expires = tokio::time::timeout(LEAVE_TIMEOUT, register.leave(self.id)).await;
     }
 
     async fn run_rounds(&self, register: &dyn Register, node: &dyn LocalNode) {
-        let mut exchange = RegisterSync::new(self.id, &self.put_counter);
+        let mut sync = RegisterSync::new(self.id, &self.put_counter);
         let mut rates = LoadMeter::default();
         let mut failed = 0_u32;
         loop {
             let load = rates.load(node.totals(), Instant::now());
             let beat = self.beat(node, load);
-            let round = self.round(register, node, &mut exchange, &beat);
+            let round = self.round(register, node, &mut sync, &beat);
             let ended = match tokio::time::timeout(ROUND_TIMEOUT, round).await {
                 Ok(ended) => ended,
                 Err(_elapsed) => {
-                    let detail = "the round has taken too long";
+                    let detail = "the round timed out";
                     Err(StoreError::new(StoreErrorKind::TimedOut, detail))
                 }
             };
-            let unheard = node.pending_counts();
-            let (heard, foreign) = (exchange.applied_mark(), exchange.unsupported_entries);
-            self.state().record_progress(heard, foreign, unheard);
+            let pending = node.pending_counts();
+            let (cursor, unsupported) = (sync.applied_cursor(), sync.unsupported_entries);
+            self.state().record_progress(cursor, unsupported, pending);
             let pause = match &ended {
                 Ok(()) => {
                     failed = 0;
@@ -110,38 +109,38 @@ impl Membership {
         }
     }
 
-    /// Tells, beats and hears.
+    /// Pushes changes, sends a heartbeat, and pulls changes.
     async fn round(
         &self,
         register: &dyn Register,
         node: &dyn LocalNode,
-        exchange: &mut RegisterSync<'_>,
+        sync: &mut RegisterSync<'_>,
         beat: &Heartbeat,
     ) -> Result<(), StoreError> {
-        // That something cannot be told is no reason not to beat.
-        let told = exchange.push_changes(register, node).await;
-        let roll = register.heartbeat(beat, self.heartbeat_ttl()).await?;
-        let mark = roll.cursor;
-        let news = self
+        // A failed push must not prevent the heartbeat.
+        let pushed = sync.push_changes(register, node).await;
+        let members = register.heartbeat(beat, self.heartbeat_ttl()).await?;
+        let cursor = members.cursor;
+        let changes = self
             .state()
-            .record_roll(roll, beat, &self.settings, Instant::now());
-        self.log_changes(&news);
-        self.record_push_result(told);
-        exchange.pull_changes(register, node, mark).await
+            .record_members(members, beat, &self.settings, Instant::now());
+        self.log_changes(&changes);
+        self.record_push_result(pushed);
+        sync.pull_changes(register, node, cursor).await
     }
 
-    /// One line when what operators say cannot be told although the register is there, and one when it can again.
-    fn record_push_result(&self, told: Result<(), StoreError>) {
-        let untold = told.err().map(|error| error.to_string());
-        let before = self.state().set_push_error(untold.clone());
-        match (before, untold) {
+    /// Logs once when the register answers heartbeats but not pushes, and once when pushes succeed again.
+    fn record_push_result(&self, pushed: Result<(), StoreError>) {
+        let push_error = pushed.err().map(|error| error.to_string());
+        let before = self.state().set_push_error(push_error.clone());
+        match (before, push_error) {
             (None, Some(error)) => {
                 tracing::warn!(
                     error,
-                    "what operators said here holds on this node only, for now"
+                    "operator changes not pushed, they apply to this node only"
                 );
             }
-            (Some(_), None) => tracing::info!("all that operators said here was told"),
+            (Some(_), None) => tracing::info!("operator changes pushed"),
             _ => {}
         }
     }
@@ -157,7 +156,7 @@ impl Membership {
         }
     }
 
-    /// How long it is from beat to beat.
+    /// The time between two heartbeats.
     fn heartbeat_interval(&self) -> Duration {
         let nodes = self.state().nodes().map_or(1, NonZeroU32::get);
         let rarer = nodes
@@ -171,7 +170,7 @@ impl Membership {
         Nanos::from_nanos(u64::try_from(life.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Full jitter, so that nobody comes back together; and never at once.
+    /// The pause after `failed` failures: exponential backoff with full jitter, and never zero.
     fn back_off(&self, failed: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failed.min(8));
         let most = self.settings.heartbeat_interval.saturating_mul(doubled);
@@ -183,61 +182,59 @@ impl Membership {
         if !is_new {
             return;
         }
-        tracing::warn!(%error, "the fleet's register does not answer");
+        tracing::warn!(%error, "fleet register unavailable");
         if self.fleet_size() == FleetSize::Unknown {
-            tracing::warn!(
-                "nobody knows how many nodes there are: this one takes itself for the only one; set --fleet-nodes"
-            );
+            tracing::warn!("fleet size unknown, this node applies whole limits; set --fleet-nodes");
         }
     }
 
-    fn log_changes(&self, news: &FleetChanges) {
-        if news.has_recovered {
-            tracing::info!("the fleet's register answers");
+    fn log_changes(&self, changes: &FleetChanges) {
+        if changes.has_recovered {
+            tracing::info!("fleet register available");
         }
-        if let Some(nodes) = news.nodes {
+        if let Some(nodes) = changes.nodes {
             tracing::info!(nodes, fleet = %self.settings.fleet, "fleet size changed");
         }
-        for (what, turned, nodes) in &news.alarms {
-            match (what, turned) {
+        for (what, change, nodes) in &changes.alarms {
+            match (what, change) {
                 (Mismatch::Secret, AlarmChange::Raised) => tracing::error!(
                     nodes,
-                    "other nodes have another fleet.secret: every limit is counted several times, each to the whole"
+                    "fleet secret differs on other nodes, each group of nodes counts separately up to the whole limit"
                 ),
                 (Mismatch::Policy, AlarmChange::Raised) => {
-                    tracing::warn!(nodes, "other nodes have another policy in force");
+                    tracing::warn!(nodes, "policy differs on other nodes");
                 }
                 (what, AlarmChange::Cleared) => {
-                    tracing::info!(what = what.name(), "all nodes have the same again");
+                    tracing::info!(what = what.name(), "mismatch between nodes resolved");
                 }
             }
         }
     }
 }
 
-/// Counts per second, by what was counted last time.
+/// Computes rates per second from the totals of two rounds.
 #[derive(Debug, Default)]
 struct LoadMeter(Option<(NodeTotals, Instant)>);
 
 impl LoadMeter {
-    fn load(&mut self, tally: NodeTotals, now: Instant) -> NodeLoad {
-        let before = self.0.replace((tally, now));
-        let (before, then) = before.unwrap_or((tally, now));
+    fn load(&mut self, totals: NodeTotals, now: Instant) -> NodeLoad {
+        let before = self.0.replace((totals, now));
+        let (before, then) = before.unwrap_or((totals, now));
         let millis = now.saturating_duration_since(then).as_millis().max(1);
         let rate = |now: u64, then: u64| {
             let counted = u128::from(now.saturating_sub(then)).saturating_mul(1_000);
             u64::try_from(counted / millis).unwrap_or(u64::MAX)
         };
         NodeLoad {
-            in_flight: tally.in_flight,
-            admitted_per_s: rate(tally.admitted, before.admitted),
-            denied_per_s: rate(tally.denied, before.denied),
-            shed_per_s: rate(tally.shed, before.shed),
+            in_flight: totals.in_flight,
+            admitted_per_s: rate(totals.admitted, before.admitted),
+            denied_per_s: rate(totals.denied, before.denied),
+            shed_per_s: rate(totals.shed, before.shed),
         }
     }
 }
 
-/// Somewhere between nothing and this, differently each time.
+/// A random duration below `most`.
 fn random_below(most: Duration) -> Duration {
     // A fresh hasher is keyed by the operating system's randomness.
     let random = RandomState::new().hash_one(0_u8);
@@ -245,7 +242,7 @@ fn random_below(most: Duration) -> Duration {
     Duration::from_nanos(random.checked_rem(most).unwrap_or(0))
 }
 
-/// About as long as this, differently each time: nodes that were started together do not beat together.
+/// The interval with up to 10 % of jitter, so that nodes that started together do not beat together.
 fn jitter_around(pace: Duration) -> Duration {
     let tenth = pace / 10;
     pace.saturating_sub(tenth)

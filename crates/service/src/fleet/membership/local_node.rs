@@ -1,6 +1,6 @@
-//! What a node of a fleet has to offer: what is in force on it, what it has to do, what its operators say.
+//! What the membership task needs from the local node: its policy, its totals, and its operators' changes.
 //!
-//! Must not know: registers, beats.
+//! Must not know: registers, heartbeats.
 
 use std::hash::Hasher as _;
 use std::num::NonZeroU32;
@@ -13,52 +13,52 @@ use tollgate_store::register::RegisterSnapshot;
 use crate::metrics::{RequestOutcome, Transport};
 use crate::service::RateLimitService;
 
-/// A server, as its place in a fleet sees it.
+/// The local node, as the membership task sees it.
 pub trait LocalNode: Send + Sync {
-    /// A digest of the policy in force: the same on nodes that share a secret and have the same policy.
+    /// A digest of the current policy: the same on nodes that share a secret and a policy.
     fn policy(&self) -> u64;
 
-    /// How often a policy was put in force.
+    /// The generation of the current policy.
     fn generation(&self) -> u64;
 
-    /// What it has done so far.
+    /// The node's request totals.
     fn totals(&self) -> NodeTotals;
 
-    /// So many nodes share the limits now.
+    /// Sets the number of nodes that share the limits.
     fn set_fleet_size(&self, nodes: NonZeroU32);
 
-    /// Begins to note what operators say here, and says so whenever something is to be put.
+    /// Starts recording operators' changes for the register. `wake` is called whenever a change is pending.
     fn start_sharing(&self, wake: WakeCallback);
 
-    /// The next of what operators have said here that the register has not heard.
+    /// The next batch of operators' changes to push.
     fn pending_changes(&self) -> RegisterChanges;
 
-    /// The register has it.
+    /// The register has stored the batch.
     fn confirm_changes(&self, put: &RegisterChanges);
 
-    /// The register will never take it.
+    /// The register has rejected the batch for good.
     fn discard_changes(&self, put: &RegisterChanges);
 
-    /// The register has lost everything, or what was put after a version.
+    /// Makes changes pending again that the register lost: all, or those after a version.
     fn resend_changes(&self, lost_after: Option<u64>);
 
-    /// What others have said.
-    fn apply_snapshot(&self, said: &RegisterSnapshot) -> SyncOutcome;
+    /// Applies the changes of other nodes.
+    fn apply_snapshot(&self, snapshot: &RegisterSnapshot) -> SyncOutcome;
 
-    /// How much waits for the register, and how much it will never hear.
+    /// The number of pending changes, and of changes that were discarded for good.
     fn pending_counts(&self) -> (usize, u64);
 }
 
-/// What a server has done since it began.
+/// Request totals of a server since it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct NodeTotals {
-    /// Requests that are held back now.
+    /// Requests that wait now.
     pub in_flight: u64,
-    /// Requests admitted, those that had to wait included.
+    /// Requests admitted, including those that waited.
     pub admitted: u64,
     /// Requests denied.
     pub denied: u64,
-    /// Requests turned away because there was too much to do.
+    /// Requests refused because the wait queue was full.
     pub shed: u64,
 }
 
@@ -67,7 +67,7 @@ impl<C: Clock + 'static> LocalNode for RateLimitService<C> {
         if let Some(reloader) = self.reloader() {
             return reloader.status().hash.short();
         }
-        // The explanation says all of a policy. One that comes from no file is short.
+        // The explanation covers the whole policy. A policy that is not from a file is short.
         let mut hasher = SipHasher24::new_with_key(&self.secret().bytes());
         hasher.write(format!("{:?}", self.explanation().explanation).as_bytes());
         hasher.finish()
@@ -121,8 +121,8 @@ impl<C: Clock + 'static> LocalNode for RateLimitService<C> {
         self.engine().control().republish(lost_after);
     }
 
-    fn apply_snapshot(&self, said: &RegisterSnapshot) -> SyncOutcome {
-        self.engine().control().apply_register(said)
+    fn apply_snapshot(&self, snapshot: &RegisterSnapshot) -> SyncOutcome {
+        self.engine().control().apply_register(snapshot)
     }
 
     fn pending_counts(&self) -> (usize, u64) {

@@ -1,8 +1,8 @@
-//! This node as one of a fleet: it says that it is there, hears who else is, and shares what operators say.
+//! This node's membership in a fleet: it sends heartbeats, sees the other nodes, and shares operators' changes.
 //!
-//! [`Membership`] is what others ask; [`Membership::run`] is the one task that talks to the [`Register`]. Nothing waits for
-//! it: without a register the node decides as before, by what it last saw. Must not know: where the register is, how
-//! decisions are made.
+//! [`Membership`] answers queries; [`Membership::run`] is the one task that calls the [`Register`]. No request waits for it:
+//! without a register the node decides as before, by the last known state. Must not know: where the register is, how
+//! requests are decided.
 
 mod heartbeat;
 mod local_node;
@@ -32,19 +32,19 @@ use view::FleetState;
 #[cfg(doc)]
 use tollgate_store::register::Register;
 
-/// How a node takes part in its fleet.
+/// The settings of a fleet membership.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MembershipSettings {
-    /// What the fleet is called.
+    /// The fleet's name.
     pub fleet: FleetName,
-    /// How many nodes there are, for as long as nobody was seen.
+    /// The number of nodes to assume until the register reports it.
     pub nodes: Option<NonZeroU32>,
-    /// How often a node says that it is there. In fleets of more than 64 nodes up to three times as rarely.
+    /// The time between heartbeats. In fleets of more than 64 nodes it is up to three times as long.
     pub heartbeat_interval: Duration,
-    /// For how many beats other nodes may have another secret before that is an alarm.
+    /// The number of heartbeats with another secret on other nodes before the alarm is raised.
     pub secret_alarm_after_beats: u32,
-    /// For how many beats other nodes may have another policy: reloads do not happen everywhere at once.
+    /// The same for another policy. It is larger because nodes do not reload at the same time.
     pub policy_alarm_after_beats: u32,
 }
 
@@ -60,19 +60,19 @@ impl Default for MembershipSettings {
     }
 }
 
-/// How many nodes there are, and how that is known.
+/// The number of nodes, and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FleetSize {
-    /// So many were seen last.
+    /// As the register last reported.
     Observed(NonZeroU32),
-    /// Nobody was seen yet; so many are said to be there.
+    /// As configured, because the register has not answered yet.
     Configured(NonZeroU32),
-    /// Nobody knows. Whoever divides by it takes it for one, and then every node has the whole limit.
+    /// Unknown. It counts as one, so every node applies the whole limit.
     Unknown,
 }
 
 impl FleetSize {
-    /// What to divide by.
+    /// The number by which limits are divided.
     #[must_use]
     pub const fn count(self) -> NonZeroU32 {
         match self {
@@ -81,7 +81,7 @@ impl FleetSize {
         }
     }
 
-    /// As pages call it.
+    /// Its name in admin pages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -92,22 +92,22 @@ impl FleetSize {
     }
 }
 
-/// This node's place in a fleet.
+/// This node's membership in a fleet.
 pub struct Membership {
     id: NodeId,
     settings: MembershipSettings,
     fingerprint: u64,
     state: Mutex<FleetState>,
-    /// Whether the register was heard, or did not answer, since the start.
+    /// Whether the first round with the register is over, successful or not.
     is_synced: watch::Sender<bool>,
     wake: Arc<Notify>,
-    /// The number of what was put last. It outlives the task that counts it.
+    /// The number of the last push. It outlives the task, which may be restarted.
     put_counter: AtomicU64,
     panics: AtomicU64,
 }
 
 impl Membership {
-    /// A place in a fleet for this process, whose digests are keyed by this secret.
+    /// A membership of this process, whose digests use this secret.
     #[must_use]
     pub fn new(secret: Secret, settings: MembershipSettings) -> Arc<Self> {
         Arc::new(Self {
@@ -123,19 +123,19 @@ impl Membership {
         })
     }
 
-    /// Who this is.
+    /// This node's id.
     #[must_use]
     pub const fn id(&self) -> NodeId {
         self.id
     }
 
-    /// What the fleet is called.
+    /// The fleet's name.
     #[must_use]
     pub const fn fleet(&self) -> &FleetName {
         &self.settings.fleet
     }
 
-    /// How many nodes there are: as last seen, else as configured, else nobody knows.
+    /// The number of nodes: as last reported, else as configured, else unknown.
     #[must_use]
     pub fn fleet_size(&self) -> FleetSize {
         match (self.state().nodes(), self.settings.nodes) {
@@ -145,28 +145,28 @@ impl Membership {
         }
     }
 
-    /// Completes once everything that operators have said was taken over, or the register did not answer. A server that
-    /// waits for it before it is ready does not let those through who are blocked.
+    /// Waits until the operators' changes of the fleet are applied, or the register did not answer. A server that waits for
+    /// this before it is ready does not admit blocked callers at startup.
     pub async fn wait_until_synced(&self) {
-        // An error would mean that the sender is gone, which is this.
+        // `self` owns the sender, so this cannot fail.
         let mut begun = self.is_synced.subscribe();
         let _settled = begun.wait_for(|begun| *begun).await.is_ok();
     }
 
-    /// Everything that is known now.
+    /// A snapshot of the fleet's state.
     #[must_use]
     pub fn view(&self) -> FleetView {
         self.state().view(self.id, self.fingerprint)
     }
 
-    /// How often the task that talks to the register died of a bug and was started again.
+    /// The number of times that the task panicked and was restarted.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, FleetState> {
-        // Every field is written by itself, so a thread that died left nothing that could mislead.
+        // Fields are independent, so a poisoned state is still usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
-//! What operators have said, told to the register and heard from it, so that all nodes come to hold the same.
+//! Pushes operators' changes to the register and pulls the changes of other nodes, until all nodes have the same.
 //!
-//! What was said here is told first: then everything that is heard is newer than it, and none of it is heard of in the past.
-//! What may have been told without an answer is told again under the same number, which the register knows; until that is
-//! settled nothing is heard. Must not know: when to talk, beats.
+//! Local changes are pushed first, so that everything that is pulled is newer. A push without a reply is repeated under the
+//! same number, which the register recognises; nothing is pulled until it is confirmed. Must not know: when to
+//! synchronise, heartbeats.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,17 +12,17 @@ use tollgate_store::register::{NodeId, Register, RegisterCursor};
 
 use super::local_node::LocalNode;
 
-/// One node's side of the conversation.
+/// The state of one node's synchronisation with the register.
 #[derive(Debug)]
 pub(super) struct RegisterSync<'a> {
     id: NodeId,
-    /// The number of what was put last.
+    /// The number of the last push.
     put_counter: &'a AtomicU64,
-    /// Up to where everything was heard.
-    applied_mark: Option<RegisterCursor>,
-    /// What may have been put, under which number.
+    /// The register's cursor up to which all entries were applied.
+    applied_cursor: Option<RegisterCursor>,
+    /// A push without a reply, and its number.
     unconfirmed: Option<(u64, RegisterChanges)>,
-    /// Entries that were heard and not understood.
+    /// The number of entries that this version does not understand.
     pub(super) unsupported_entries: usize,
 }
 
@@ -31,18 +31,18 @@ impl<'a> RegisterSync<'a> {
         Self {
             id,
             put_counter: puts,
-            applied_mark: None,
+            applied_cursor: None,
             unconfirmed: None,
             unsupported_entries: 0,
         }
     }
 
-    /// Up to where everything was heard.
-    pub(super) const fn applied_mark(&self) -> Option<RegisterCursor> {
-        self.applied_mark
+    /// The register's cursor up to which all entries were applied.
+    pub(super) const fn applied_cursor(&self) -> Option<RegisterCursor> {
+        self.applied_cursor
     }
 
-    /// Tells everything that was said here. The future may be dropped at any time.
+    /// Pushes all local changes. The future may be dropped at any time.
     pub(super) async fn push_changes(
         &mut self,
         register: &dyn Register,
@@ -68,10 +68,10 @@ impl<'a> RegisterSync<'a> {
             match register.put(self.id, *number, put.changes()).await {
                 Ok(_mark) => node.confirm_changes(put),
                 Err(error) if error.is_callers_fault() => {
-                    tracing::error!(%error, "what operators said here holds on this node only");
+                    tracing::error!(%error, "operator changes rejected by the register, they apply to this node only");
                     node.discard_changes(put);
-                    // What others said of the same may have been passed over.
-                    self.applied_mark = None;
+                    // Changes of other nodes to the same entries may have been skipped: pull everything again.
+                    self.applied_cursor = None;
                 }
                 Err(error) => {
                     if !error.may_have_charged() {
@@ -84,55 +84,60 @@ impl<'a> RegisterSync<'a> {
         }
     }
 
-    /// Hears what there is to be heard up to this mark, and takes it over.
+    /// Pulls all entries up to this cursor and applies them.
     pub(super) async fn pull_changes(
         &mut self,
         register: &dyn Register,
         node: &dyn LocalNode,
-        mark: RegisterCursor,
+        cursor: RegisterCursor,
     ) -> Result<(), StoreError> {
-        if self.applied_mark == Some(mark) || self.unconfirmed.is_some() {
+        if self.applied_cursor == Some(cursor) || self.unconfirmed.is_some() {
             return Ok(());
         }
-        let since = self.applied_mark.filter(|heard| heard.epoch == mark.epoch);
-        let has_lost_all =
-            since.is_none() && self.applied_mark.is_some_and(|heard| heard.epoch != 0);
-        if has_lost_all {
-            tracing::warn!("the register has lost what operators said; it is told again");
+        let since = self
+            .applied_cursor
+            .filter(|applied| applied.epoch == cursor.epoch);
+        let is_reset = since.is_none()
+            && self
+                .applied_cursor
+                .is_some_and(|applied| applied.epoch != 0);
+        if is_reset {
+            tracing::warn!("fleet register lost all operator changes, pushing them again");
             self.resend_changes(register, node, None).await?;
         }
-        let mut said = register.entries(since).await?;
-        if said.lost_after.is_some() {
-            tracing::warn!("the register has lost what operators said last; it is told again");
-            self.resend_changes(register, node, said.lost_after).await?;
-            said = register.entries(None).await?;
+        let mut snapshot = register.entries(since).await?;
+        if snapshot.lost_after.is_some() {
+            tracing::warn!("fleet register lost the latest operator changes, pushing them again");
+            self.resend_changes(register, node, snapshot.lost_after)
+                .await?;
+            snapshot = register.entries(None).await?;
         }
-        let adopted = node.apply_snapshot(&said);
-        self.unsupported_entries = adopted.unsupported;
-        if adopted.dropped > 0 {
-            let left_out = adopted.dropped;
+        let outcome = node.apply_snapshot(&snapshot);
+        self.unsupported_entries = outcome.unsupported;
+        if outcome.dropped > 0 {
+            let dropped = outcome.dropped;
             tracing::warn!(
-                left_out,
-                "there is no room for all that operators said elsewhere"
+                dropped,
+                "operator changes of other nodes dropped, this node has too many"
             );
         }
-        self.applied_mark = Some(said.cursor);
+        self.applied_cursor = Some(snapshot.cursor);
         Ok(())
     }
 
-    /// Tells what was lost. Until that is done, the next round hears everything.
+    /// Pushes the lost changes again. Until that succeeds, every round pulls all entries.
     async fn resend_changes(
         &mut self,
         register: &dyn Register,
         node: &dyn LocalNode,
         lost_after: Option<u64>,
     ) -> Result<(), StoreError> {
-        self.applied_mark = None;
+        self.applied_cursor = None;
         node.resend_changes(lost_after);
         match self.push_changes(register, node).await {
-            // What is there can be heard, whether or not there is room for more.
+            // The register's entries can be pulled even if it takes no more.
             Err(_) if self.unconfirmed.is_none() => Ok(()),
-            told => told,
+            pushed => pushed,
         }
     }
 }

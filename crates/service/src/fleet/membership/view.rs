@@ -1,6 +1,6 @@
-//! What is known of the fleet, as it was last seen.
+//! The last known state of the fleet.
 //!
-//! Must not know: registers, how it is told.
+//! Must not know: registers, how the state is reported.
 
 use std::num::NonZeroU32;
 
@@ -11,68 +11,69 @@ use tollgate_store::register::{Heartbeat, MemberList, NodeId, NodeLoad, Register
 use super::MembershipSettings;
 use super::mismatch::{AlarmChange, Mismatch, MismatchAlarm};
 
-/// What is known, and since when.
+/// The last known state of the fleet.
 #[derive(Debug, Default)]
 pub(super) struct FleetState {
-    roll: Option<(MemberList, Instant)>,
+    members: Option<(MemberList, Instant)>,
     alarms: [MismatchAlarm; 2],
-    /// Why the register did not answer; `None` while it does.
+    /// Why the register does not answer; `None` while it answers.
     register_error: Option<String>,
-    /// Why it does not take what is said here, although it answers.
+    /// Why pushes fail although the register answers heartbeats.
     push_error: Option<String>,
     failures: u64,
-    applied_mark: Option<RegisterCursor>,
+    applied_cursor: Option<RegisterCursor>,
     unsupported_entries: usize,
     pending_counts: (usize, u64),
     started_at: Option<Instant>,
 }
 
-/// Everything that is known of a fleet.
+/// A snapshot of the fleet's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetView {
-    /// Who is there, by number; those whose life ended since are still in it.
+    /// The nodes, ordered by id, including those that expired since the last heartbeat.
     pub nodes: Vec<FleetNode>,
-    /// Nodes that are there and of which nothing else can be read.
+    /// The number of nodes whose entry this version cannot parse.
     pub unreadable_nodes: usize,
-    /// What all of them have to do.
+    /// The load of all nodes together.
     pub load: NodeLoad,
-    /// How many nodes have another secret, and another policy, if that is alarming: in the order of [`Mismatch::ALL`](super::Mismatch::ALL).
+    /// The number of nodes with another secret, and with another policy, while the alarm is raised: in the order of
+    /// [`Mismatch::ALL`](super::Mismatch::ALL).
     pub mismatches: [usize; 2],
-    /// The version of what operators said that is in force here; 0 if nothing was ever said.
+    /// The version of the operators' changes that is applied on this node; 0 if there was never one.
     pub controls_version: u64,
-    /// How much was said here that the register has not heard yet.
+    /// Local changes that the register has not stored yet.
     pub pending_changes: usize,
-    /// How much was said here that it will never hear.
+    /// Local changes that the register has rejected.
     pub discarded_changes: u64,
-    /// How many entries a later version has put, which this one does not understand.
+    /// Entries of a later version, which this version does not understand.
     pub unsupported_entries: usize,
-    /// How long ago the register answered a beat, or since when it has been asked without an answer.
+    /// The time since the register answered a heartbeat, or since this node started, if it never did.
     pub beat_age: Nanos,
-    /// How often it did not answer.
+    /// The number of failed rounds.
     pub failures: u64,
-    /// Why it does not answer now, or does not take what is said here.
+    /// Why the register does not answer, or why pushes fail.
     pub error: Option<String>,
 }
 
-/// One of the nodes.
+/// A node of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetNode {
-    /// What it said of itself.
+    /// Its last heartbeat.
     pub beat: Heartbeat,
-    /// How long ago.
+    /// The age of that heartbeat.
     pub age: Nanos,
-    /// Whether it is this one.
+    /// Whether it is this node.
     pub is_self: bool,
-    /// What it has differently from this one.
+    /// How it differs from this node.
     pub mismatch: Option<Mismatch>,
 }
 
-/// What is different since the last beat, to be logged.
+/// Changes since the last heartbeat, to be logged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FleetChanges {
     pub(super) nodes: Option<u32>,
     pub(super) alarms: Vec<(Mismatch, AlarmChange, usize)>,
-    /// Whether the register had not answered before.
+    /// Whether the register did not answer before.
     pub(super) has_recovered: bool,
 }
 
@@ -82,37 +83,37 @@ impl FleetState {
     }
 
     pub(super) fn nodes(&self) -> Option<NonZeroU32> {
-        let (roll, _) = self.roll.as_ref()?;
-        NonZeroU32::new(u32::try_from(roll.count()).unwrap_or(u32::MAX))
+        let (members, _) = self.members.as_ref()?;
+        NonZeroU32::new(u32::try_from(members.count()).unwrap_or(u32::MAX))
     }
 
-    /// Everybody was heard.
-    pub(super) fn record_roll(
+    /// Records the nodes that the register reports.
+    pub(super) fn record_members(
         &mut self,
-        roll: MemberList,
+        members: MemberList,
         own: &Heartbeat,
         settings: &MembershipSettings,
         now: Instant,
     ) -> FleetChanges {
         let before = self.nodes();
         let differing = Mismatch::ALL.map(|what| {
-            let fellows = roll.nodes.iter();
-            fellows
-                .filter(|seen| mismatch(&seen.heartbeat, own) == Some(what))
+            let nodes = members.nodes.iter();
+            nodes
+                .filter(|member| mismatch(&member.heartbeat, own) == Some(what))
                 .count()
         });
-        let patience = [
+        let thresholds = [
             settings.secret_alarm_after_beats,
             settings.policy_alarm_after_beats,
         ];
-        let looked = Mismatch::ALL.into_iter().zip(&mut self.alarms);
-        let alarms = looked
-            .zip(differing.into_iter().zip(patience))
-            .filter_map(|((what, alarm), (differing, patience))| {
-                Some((what, alarm.observe(differing, patience)?, differing))
+        let kinds = Mismatch::ALL.into_iter().zip(&mut self.alarms);
+        let alarms = kinds
+            .zip(differing.into_iter().zip(thresholds))
+            .filter_map(|((what, alarm), (differing, threshold))| {
+                Some((what, alarm.observe(differing, threshold)?, differing))
             })
             .collect();
-        self.roll = Some((roll, now));
+        self.members = Some((members, now));
         let nodes = self.nodes();
         FleetChanges {
             nodes: nodes.filter(|_| nodes != before).map(NonZeroU32::get),
@@ -121,24 +122,24 @@ impl FleetState {
         }
     }
 
-    /// The register did not answer. Answers whether it did before.
+    /// Records that the register did not answer. Returns whether it answered before.
     pub(super) fn record_failure(&mut self, why: String) -> bool {
         self.failures = self.failures.saturating_add(1);
         self.register_error.replace(why).is_none()
     }
 
-    /// What is said here is taken, or why not. Answers why it was not before.
+    /// Sets why pushes fail, `None` if they succeed. Returns the previous value.
     pub(super) fn set_push_error(&mut self, why: Option<String>) -> Option<String> {
         std::mem::replace(&mut self.push_error, why)
     }
 
     pub(super) const fn record_progress(
         &mut self,
-        heard: Option<RegisterCursor>,
+        cursor: Option<RegisterCursor>,
         not_understood: usize,
         unheard: (usize, u64),
     ) {
-        self.applied_mark = heard;
+        self.applied_cursor = cursor;
         self.unsupported_entries = not_understood;
         self.pending_counts = unheard;
     }
@@ -149,33 +150,36 @@ impl FleetState {
             let nanos = now.saturating_duration_since(then).as_nanos();
             Nanos::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
         };
-        let nobody = MemberList::default();
-        let roll = self.roll.as_ref();
-        let waited = roll
+        let empty = MemberList::default();
+        let members = self.members.as_ref();
+        let waited = members
             .map(|(_, at)| *at)
             .or(self.started_at)
             .map_or(Nanos::ZERO, since);
-        let roll = roll.map_or(&nobody, |(roll, _)| roll);
-        let own = roll.nodes.iter().find(|seen| seen.heartbeat.node == id);
-        let own = own.map(|seen| seen.heartbeat.clone());
-        let fellows = roll.nodes.iter().map(|seen| FleetNode {
-            beat: seen.heartbeat.clone(),
-            age: seen.age.saturating_add(waited),
-            is_self: seen.heartbeat.node == id,
+        let members = members.map_or(&empty, |(members, _)| members);
+        let own = members
+            .nodes
+            .iter()
+            .find(|member| member.heartbeat.node == id);
+        let own = own.map(|member| member.heartbeat.clone());
+        let nodes = members.nodes.iter().map(|member| FleetNode {
+            beat: member.heartbeat.clone(),
+            age: member.age.saturating_add(waited),
+            is_self: member.heartbeat.node == id,
             mismatch: match &own {
-                Some(own) => mismatch(&seen.heartbeat, own),
+                Some(own) => mismatch(&member.heartbeat, own),
                 None => {
-                    (seen.heartbeat.secret_fingerprint != fingerprint).then_some(Mismatch::Secret)
+                    (member.heartbeat.secret_fingerprint != fingerprint).then_some(Mismatch::Secret)
                 }
             },
         });
         let [secret, policy] = self.alarms;
         FleetView {
-            nodes: fellows.collect(),
-            unreadable_nodes: roll.unreadable,
-            load: roll.load,
+            nodes: nodes.collect(),
+            unreadable_nodes: members.unreadable,
+            load: members.load,
             mismatches: [secret.active_count(), policy.active_count()],
-            controls_version: self.applied_mark.map_or(0, |mark| mark.version),
+            controls_version: self.applied_cursor.map_or(0, |cursor| cursor.version),
             pending_changes: self.pending_counts.0,
             discarded_changes: self.pending_counts.1,
             unsupported_entries: self.unsupported_entries,
@@ -189,10 +193,10 @@ impl FleetState {
     }
 }
 
-/// What a node has differently. Digests of policies are keyed by the secret: with another one they say nothing.
-fn mismatch(fellow: &Heartbeat, own: &Heartbeat) -> Option<Mismatch> {
-    if fellow.secret_fingerprint != own.secret_fingerprint {
+/// How a node differs. Policy digests depend on the secret, so they are compared only if the secrets match.
+fn mismatch(other: &Heartbeat, own: &Heartbeat) -> Option<Mismatch> {
+    if other.secret_fingerprint != own.secret_fingerprint {
         return Some(Mismatch::Secret);
     }
-    (fellow.policy_fingerprint != own.policy_fingerprint).then_some(Mismatch::Policy)
+    (other.policy_fingerprint != own.policy_fingerprint).then_some(Mismatch::Policy)
 }

@@ -1,13 +1,12 @@
-//! Words on their way to or from a file, and the checksum of those that have passed: FNV-1a, in which one changed byte
-//! always changes the sum.
+//! Reads and writes words with a running checksum: FNV-1a, in which one changed byte always changes the sum.
 //!
-//! Must not know: what the words say.
+//! Must not know: what the words mean.
 
 use std::io::{self, Read, Write};
 
 use super::SnapshotError;
 
-/// The sum of no bytes.
+/// The checksum of no bytes.
 const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// Writes words.
@@ -16,8 +15,8 @@ pub(super) struct ChecksumWriter<T> {
     sum: u64,
 }
 
-/// Reads words. Whoever asks for a number of things checks it before making room for them: nothing here is to be trusted
-/// before the last word has been read, and not then if somebody took the trouble to get the sum right.
+/// Reads words. Nothing is trusted before the checksum has been read, and a forged file may have a correct one. So
+/// callers check every count before they allocate.
 pub(super) struct ChecksumReader<T> {
     inner: T,
     sum: u64,
@@ -37,7 +36,7 @@ impl<T: Write> ChecksumWriter<T> {
         words.into_iter().try_for_each(|word| self.put(word))
     }
 
-    /// Writes the checksum; what was written to is handed back.
+    /// Writes the checksum and returns the inner writer.
     pub(super) fn finish(mut self) -> io::Result<T> {
         self.put(self.sum)?;
         Ok(self.inner)
@@ -64,7 +63,6 @@ impl<T: Read> ChecksumReader<T> {
         Ok(words)
     }
 
-    /// Yes or no.
     pub(super) fn take_flag(&mut self) -> Result<bool, SnapshotError> {
         match self.take()? {
             0 => Ok(false),
@@ -73,7 +71,7 @@ impl<T: Read> ChecksumReader<T> {
         }
     }
 
-    /// So many things, if there may be that many.
+    /// A count, if `is_possible` accepts it.
     pub(super) fn take_count(
         &mut self,
         is_possible: impl FnOnce(usize) -> bool,
@@ -84,7 +82,7 @@ impl<T: Read> ChecksumReader<T> {
             .ok_or(SnapshotError::Corrupted)
     }
 
-    /// Reads the checksum, after which there must be nothing.
+    /// Reads the checksum, which must be the end of the file.
     pub(super) fn finish(mut self) -> Result<(), SnapshotError> {
         let sum = self.sum;
         if self.take()? != sum || self.inner.read(&mut [0])? > 0 {

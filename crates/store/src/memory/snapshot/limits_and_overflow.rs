@@ -1,7 +1,6 @@
-//! What a snapshot says of limits and of the overflow: the measures by which states are worth keeping, and the cells of the
-//! sketch that still owe something.
+//! The limits' usage scales and the overflow sketch in a snapshot.
 //!
-//! Must not know: tables, boxes, what a measure measures.
+//! Must not know: tables, variable states, what a usage scale measures.
 
 use std::io::{self, Read, Write};
 use std::num::NonZeroU16;
@@ -15,27 +14,27 @@ use crate::contract::LimitId;
 use crate::memory::eviction_priority::{EvictionPriorities, MAX_TIERS};
 use crate::memory::overflow::OverflowSketch;
 
-/// No cell has this number.
+/// Ends the list of cells: no cell has this index.
 const END: u64 = u64::MAX;
 
-/// Number and measures of each limit; zero, which no limit is, ends them.
+/// Writes id and usage scales of each limit. Zero, which is no limit id, ends the list.
 pub(super) fn write_limits(
     out: &mut ChecksumWriter<impl Write>,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> io::Result<()> {
-    for (id, measures) in worths.all() {
-        out.put_all([u64::from(id), to_u64(measures.len())])?;
-        for measure in measures {
-            out.put_all([measure.full, measure.denied_above, measure.tail])?;
+    for (id, scales) in priorities.all() {
+        out.put_all([u64::from(id), to_u64(scales.len())])?;
+        for scale in scales {
+            out.put_all([scale.full, scale.denied_above, scale.tail])?;
         }
     }
     out.put(0)
 }
 
-/// Limits come in ascending order, so there are no more than there are numbers.
+/// Ids are in ascending order, so the list is bounded.
 pub(super) fn read_limits(
     input: &mut ChecksumReader<impl Read>,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
 ) -> Result<(), SnapshotError> {
     let mut last = None;
     loop {
@@ -49,20 +48,20 @@ pub(super) fn read_limits(
             return Err(SnapshotError::Corrupted);
         }
         last = Some(id);
-        let mut measures = Vec::new();
+        let mut scales = Vec::new();
         for _ in 0..count {
             let [full, denied_above, tail] = input.take_all()?;
-            measures.push(UsageScale {
+            scales.push(UsageScale {
                 full,
                 denied_above,
                 tail,
             });
         }
-        worths.restore(id, measures);
+        priorities.restore(id, scales);
     }
 }
 
-/// Number and value of each cell that still owes something.
+/// Writes index and value of each cell with debt.
 pub(super) fn write_overflow(
     out: &mut ChecksumWriter<impl Write>,
     overflow: &OverflowSketch,
@@ -93,7 +92,7 @@ pub(super) fn read_overflow(
     }
 }
 
-/// The limit of this number.
+/// The limit with this id.
 pub(super) fn limit(number: u64) -> Result<LimitId, SnapshotError> {
     let number = u16::try_from(number).ok().and_then(NonZeroU16::new);
     number.map(LimitId).ok_or(SnapshotError::Corrupted)

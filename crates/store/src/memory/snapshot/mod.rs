@@ -1,17 +1,18 @@
-//! A store's state in a file, so that a restart does not give everybody a fresh daily quota.
+//! Saves a store's state to a file, so that a restart does not reset daily quotas.
 //!
-//! Everything that decisions are made on is saved: buckets, windows and counters, logs, leases, reservations, the overflow
-//! sketch, and what limits are measured by. What has expired is not, nor how often something had to be given up. The file
-//! holds the store's secret, so only its owner may read it. It is written beside its place and moved there whole; one that
-//! is damaged, cut short, foreign, or of another table's size is refused, with the reason. A slot keeps only part of its
-//! key's hash, so its state cannot be moved to a table of another size.
+//! The file holds all state that decisions depend on: buckets, windows, counters, logs, leases, reservations, the
+//! overflow sketch and the limits' usage scales. Expired states and the eviction counters are not saved. The file
+//! contains the store's hash seed, so only its owner may read it. It is written to a temporary file and renamed. A
+//! corrupted, truncated or foreign file is rejected with the reason. So is the file of a store of another size: a slot
+//! keeps only part of its key's hash, so its state cannot be moved to a table of another size.
 //!
-//! The file is a row of 64-bit words, least byte first: what it is, version, sizes, secret; limits; boxes; both tables; which
-//! reservations are open; the overflow; last a checksum over all of it. Version 1 had only the tables and is still read.
+//! The file is a sequence of little-endian 64-bit words: magic number, version, sizes, hash seed; limits; variable
+//! states; both tables; open reservations; the overflow sketch; a checksum over all of it. Version 1 had only the
+//! tables and is still read.
 //!
-//! Boxes come before the tables and what is open after them. A charge and its reservation are made together, but lie in
-//! different places and so are saved at different moments. One that was open at both times was charged in between, so that
-//! settling it after a restart gives nothing back that is not in the saved state.
+//! Variable states are written before the tables, open reservations after them. A charge and its reservation are made
+//! together but stored in different places, so they are saved at different moments. A reservation that was open at both
+//! times was charged in between. So settling it after a restart refunds nothing that is not in the saved state.
 //!
 //! Must not know: what keys or states mean, who asks for a snapshot and when.
 
@@ -34,26 +35,26 @@ use crate::invalid_size::InvalidSize;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
 const VERSION: u64 = 2;
-/// The first version, which had only the tables.
+/// The first version, which has only the tables.
 const TABLES_ONLY: u64 = 1;
 
-/// Why a snapshot was not read, or not written.
+/// A snapshot could not be read or written.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// The file could not be read or written.
     Io(io::Error),
-    /// The file is something else.
+    /// The file is not a snapshot.
     NotASnapshot,
-    /// The file is of another version of the format.
+    /// The file has an unknown version of the format.
     UnknownVersion(u64),
-    /// The file was saved by a store for another number of keys.
+    /// A store for another number of keys saved the file.
     SizeMismatch,
     /// The file ends too early.
     Truncated,
-    /// The file is not as it was written.
+    /// The content does not match the checksum or the format.
     Corrupted,
-    /// There is no store to read it into.
+    /// The store to restore into cannot be made.
     InvalidSize(InvalidSize),
 }
 
@@ -66,12 +67,12 @@ impl fmt::Display for SnapshotError {
             Self::UnknownVersion(version) => {
                 write!(
                     f,
-                    "version {version} of the format is not known; versions {TABLES_ONLY} to {VERSION} are"
+                    "unknown version {version} of the format; known versions are {TABLES_ONLY} to {VERSION}"
                 )
             }
-            Self::SizeMismatch => f.write_str("it was saved by a store for another number of keys"),
-            Self::Truncated => f.write_str("the file is cut short"),
-            Self::Corrupted => f.write_str("the file is damaged"),
+            Self::SizeMismatch => f.write_str("a store for another number of keys saved the file"),
+            Self::Truncated => f.write_str("the file is truncated"),
+            Self::Corrupted => f.write_str("the file is corrupted"),
             Self::InvalidSize(error) => error.fmt(f),
         }
     }
@@ -89,50 +90,49 @@ impl From<io::Error> for SnapshotError {
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// Saves what is live to a file that only its owner may read, whole or not at all. Decisions go on meanwhile: each
-    /// state is as it was at some moment of the call, and a reservation made or closed during it cannot be settled after a
-    /// restart. Saved while nobody decides, a restored store decides exactly as this one.
+    /// Saves all live state to a file that only its owner may read, atomically. Decisions continue meanwhile: each
+    /// state is saved as of some moment of the call. A reservation made or closed during the call cannot be settled
+    /// after a restart. If no decision runs meanwhile, a restored store decides exactly as this one.
     ///
     /// # Errors
-    /// The file cannot be written. What was there before is still there.
+    /// The file cannot be written. The previous file is unchanged.
     pub fn save(&self, path: &Path) -> Result<(), SnapshotError> {
         let nameless = || io::Error::from(io::ErrorKind::InvalidInput);
         let name = path.file_name().ok_or_else(nameless)?;
         let mut temporary = std::ffi::OsString::from(".");
         temporary.push(name);
-        // Of its own for every call: two at once must not write into each other's file.
+        // One name per call, so that concurrent calls do not write to the same file.
         static CALLS: AtomicU64 = AtomicU64::new(0);
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         temporary.push(format!(".{}.{call}.new", std::process::id()));
         let temporary = path.with_file_name(temporary);
-        // Left behind by a process of the same number that died while saving.
+        // A process with the same id may have died while saving.
         fs::remove_file(&temporary).ok();
         let written = self.write_to(&temporary).and_then(|()| {
             fs::rename(&temporary, path)?;
             sync_folder(path)
         });
         if written.is_err() {
-            // Nobody else knows its name. If it cannot be removed either, the first error tells more.
+            // Best effort: the first error is the one to report.
             fs::remove_file(&temporary).ok();
         }
         Ok(written?)
     }
 
-    /// A store with the states of a saved one, for the same number of keys. Limits are measured as they were until they are
-    /// made known again, so [`learn`](Self::learn) those whose quotas may have changed before it decides.
+    /// Restores a saved store, for the same number of keys. The saved usage scales apply until limits are added again.
+    /// So call [`add_limit`](Self::add_limit) for limits whose quotas may have changed before the first decision.
     ///
-    /// A file of the first version of the format has neither logs nor leases, reservations or overflow in it: those start
-    /// empty.
+    /// A file of version 1 has no logs, leases, reservations or overflow sketch; those start empty.
     ///
     /// # Errors
-    /// There is no such file, or it is not what was saved by a store of this size.
+    /// There is no such file, or a store of this size has not written it.
     pub fn restore(path: &Path, keys: usize, clock: C) -> Result<Self, SnapshotError> {
         let mut memory = Self::with_clock(keys, clock).map_err(SnapshotError::InvalidSize)?;
         memory.read_from(path)?;
         Ok(memory)
     }
 
-    /// Like [`restore`](Self::restore), but a file that cannot be used leaves the store empty; the reason says so.
+    /// Like [`restore`](Self::restore), but starts empty if the file cannot be used, and returns the reason.
     ///
     /// # Errors
     /// As [`with_clock`](Self::with_clock).
@@ -145,7 +145,7 @@ impl<C: Clock> MemoryStore<C> {
         let Err(reason) = memory.read_from(path) else {
             return Ok((memory, None));
         };
-        // What was read before the reason was found must not stay.
+        // Discard what was read before the error.
         Ok((Self::with_clock(keys, memory.clock)?, Some(reason)))
     }
 
@@ -159,7 +159,7 @@ impl<C: Clock> MemoryStore<C> {
         out.put_all([MAGIC, VERSION])?;
         out.put_all([self.word_table.groups(), self.pair_table.groups()].map(to_u64))?;
         out.put_all(self.sizes())?;
-        out.put_all(self.secret.words())?;
+        out.put_all(self.hash_seed.words())?;
         limits_and_overflow::write_limits(&mut out, &self.priorities)?;
         variable_states::write(&mut out, &self.variable_states, now)?;
         tables::write(&mut out, &self.word_table, &self.priorities, now)?;
@@ -188,7 +188,7 @@ impl<C: Clock> MemoryStore<C> {
         {
             return Err(SnapshotError::SizeMismatch);
         }
-        self.secret = HashSeed::from_words(input.take_all()?);
+        self.hash_seed = HashSeed::from_words(input.take_all()?);
         if has_all {
             limits_and_overflow::read_limits(&mut input, &self.priorities)?;
             variable_states::read(&mut input, &self.variable_states)?;
@@ -202,13 +202,13 @@ impl<C: Clock> MemoryStore<C> {
         input.finish()
     }
 
-    /// How many shelves there are and how many cells the overflow has.
+    /// The number of shards and the number of cells of the overflow sketch.
     fn sizes(&self) -> [u64; 2] {
         [self.variable_states.count(), self.overflow.cells()].map(to_u64)
     }
 }
 
-/// Makes the new name last through a loss of power.
+/// Makes the rename durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()

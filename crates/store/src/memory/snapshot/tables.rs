@@ -1,6 +1,6 @@
-//! The slots of a table in a snapshot: number, tag and state of each that is live, an end mark, and one flag a group.
+//! The slots of a table in a snapshot: index, tag and state of each live slot, an end mark, and one flag per group.
 //!
-//! Must not know: what tags and states mean beyond their worth.
+//! Must not know: what tags and states mean beyond their priority.
 
 use std::io::{self, Read, Write};
 
@@ -12,13 +12,13 @@ use crate::memory::eviction_priority::{EvictionPriorities, EvictionPriority};
 use crate::memory::hash::limit_of;
 use crate::memory::slot_table::SlotTable;
 
-/// No slot has this number.
+/// Ends the list: no slot has this index.
 const END: u64 = u64::MAX;
 
 pub(super) fn write<const W: usize>(
     out: &mut ChecksumWriter<impl Write>,
     table: &SlotTable<W>,
-    worths: &EvictionPriorities,
+    priorities: &EvictionPriorities,
     now: Timestamp,
 ) -> io::Result<()> {
     for number in 0..table.slots() {
@@ -26,20 +26,20 @@ pub(super) fn write<const W: usize>(
             continue;
         };
         let (tag, state) = {
-            let owned = slot.lock();
-            (owned.tag(), owned.state())
+            let guard = slot.lock();
+            (guard.tag(), guard.state())
         };
-        if tag != 0 && worths.priority_of(limit_of(tag), state, now) != EvictionPriority::Free {
+        if tag != 0 && priorities.priority_of(limit_of(tag), state, now) != EvictionPriority::Free {
             out.put_all([to_u64(number), tag])?;
             out.put_all(state)?;
         }
     }
     out.put(END)?;
-    // After the slots: a key that was seen in its refuge has told its home by then.
+    // After the slots: a key found in its alternate group has marked its primary group by then.
     (0..table.groups()).try_for_each(|group| out.put(u64::from(table.has_spilled(group))))
 }
 
-/// Reads no more than the table has room for: slots come in ascending order.
+/// Slots are in ascending order, so the list is bounded by the table.
 pub(super) fn read<const W: usize>(
     input: &mut ChecksumReader<impl Read>,
     table: &SlotTable<W>,

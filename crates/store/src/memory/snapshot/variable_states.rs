@@ -1,7 +1,8 @@
-//! Logs, leases and reservations in a snapshot: each box whole, and which reservations were still open later.
+//! Logs, leases and reservations in a snapshot: each variable state, and afterwards which reservations are still open.
 //!
-//! A box is its key, the quota that it is judged by, its state and its records. A shelf is copied under its lock and
-//! written after, so that nobody waits for the disk. Must not know: slots, what a reservation was charged to.
+//! A variable state is written as its hash, its limit's quota, its state and its reservations. Each shard is copied
+//! under its lock and written after unlocking, so that no decision waits for the disk. Must not know: slots, which
+//! state a reservation charged.
 
 use std::io::{self, Read, Write};
 
@@ -17,101 +18,102 @@ use super::{SnapshotError, to_u64};
 use crate::memory::hash::StateHash;
 use crate::memory::variable_state::{VariableState, VariableStates};
 
-/// What a box begins with, and what stands for none in its place.
-const BOX: u64 = 1;
+/// The marker before each variable state, and the one that ends the list.
+const STATE: u64 = 1;
 const END: u64 = 0;
-/// What a quota and a state are.
+/// Codes for the kind of a quota and of a state.
 const NONE: u64 = 0;
 const LOG: u64 = 1;
 const LEASES: u64 = 2;
 
-/// Every box that has not expired.
+/// Writes every variable state that has not expired.
 pub(super) fn write(
     out: &mut ChecksumWriter<impl Write>,
-    shelves: &VariableStates,
+    states: &VariableStates,
     now: Timestamp,
 ) -> io::Result<()> {
-    let terms = shelves.reservation_options(Nanos::ZERO);
+    let options = states.reservation_options(Nanos::ZERO);
     let mut words = Vec::new();
-    for shelf in shelves.shards() {
-        shelf
-            .live(now, &terms)
-            .for_each(|stored| copy(stored, &mut words));
-        drop(shelf);
+    for shard in states.shards() {
+        shard
+            .live(now, &options)
+            .for_each(|entry| copy(entry, &mut words));
+        drop(shard);
         out.put_all(words.drain(..))?;
     }
     out.put(END)
 }
 
-/// The names of all reservations that are open and whose charge is in a table.
+/// Writes the ids of all open reservations whose charge is in a table.
 pub(super) fn write_open(
     out: &mut ChecksumWriter<impl Write>,
-    shelves: &VariableStates,
+    states: &VariableStates,
     now: Timestamp,
 ) -> io::Result<()> {
-    let terms = shelves.reservation_options(Nanos::ZERO);
+    let options = states.reservation_options(Nanos::ZERO);
     let mut words = Vec::new();
-    for shelf in shelves.shards() {
-        let elsewhere = |stored: &&VariableState| stored.limit.is_none();
-        for stored in shelf.live(now, &terms).filter(elsewhere) {
-            let open = || stored.ledger.iter().filter(|record| record.is_open);
-            words.extend(key_of(stored));
+    for shard in states.shards() {
+        let in_table = |entry: &&VariableState| entry.limit.is_none();
+        for entry in shard.live(now, &options).filter(in_table) {
+            let open = || entry.ledger.iter().filter(|record| record.is_open);
+            words.extend(hash_words(entry));
             words.push(to_u64(open().count()));
-            words.extend(open().flat_map(|record| halves(record.id.0)));
+            words.extend(open().flat_map(|record| split_id(record.id.0)));
         }
-        drop(shelf);
+        drop(shard);
         out.put_all(words.drain(..))?;
     }
     out.put(END)
 }
 
-/// Reads no more than threads could have put on the shelves.
+/// Reads at most as many states as the store could hold.
 pub(super) fn read(
     input: &mut ChecksumReader<impl Read>,
-    shelves: &VariableStates,
+    states: &VariableStates,
 ) -> Result<(), SnapshotError> {
-    while let Some(place) = next_key(input)? {
+    while let Some(hash) = next_hash(input)? {
         let quota = read_quota(input)?;
-        let state = read_state(input, shelves)?;
+        let state = read_state(input, states)?;
         let entries = state.entries();
-        let count = input.take_count(|count| shelves.can_hold(entries.saturating_add(count)))?;
-        // Where the charge is in a table, nothing is open until it is known to have been so after the table was read.
+        let count = input.take_count(|count| states.can_hold(entries.saturating_add(count)))?;
+        // If the charge is in a table, the reservation is closed until `read_open` confirms that it was still open
+        // after the tables were written.
         let ledger = read_records(input, count, quota.is_some())?;
-        if !shelves.restore(place, quota, state, ledger) {
+        if !states.restore(hash, quota, state, ledger) {
             return Err(SnapshotError::Corrupted);
         }
     }
     Ok(())
 }
 
-/// Opens the reservations again that were open before the tables and after.
+/// Reopens the reservations that were open both before and after the tables were written.
 pub(super) fn read_open(
     input: &mut ChecksumReader<impl Read>,
-    shelves: &VariableStates,
+    states: &VariableStates,
 ) -> Result<(), SnapshotError> {
-    while let Some(place) = next_key(input)? {
+    while let Some(hash) = next_hash(input)? {
         let count = input.take()?;
-        let mut shelf = shelves.lock(shelves.index(place));
-        let mut stored = shelf.as_mut().and_then(|shelf| shelf.get(place));
-        let ledger = stored.as_ref().map(|stored| stored.ledger.iter().copied());
+        let mut shard = states.lock(states.index(hash));
+        let mut entry = shard.as_mut().and_then(|shard| shard.get(hash));
+        let ledger = entry.as_ref().map(|entry| entry.ledger.iter().copied());
         let mut records: Vec<ReservationRecord> = ledger.into_iter().flatten().collect();
         for _ in 0..count {
-            let id = ReservationId(whole(input.take_all()?));
-            // One that was made after the boxes were saved is not known here and stays so.
+            let id = ReservationId(join_id(input.take_all()?));
+            // A reservation made after the variable states were written is unknown here, and stays so.
             if let Some(record) = records.iter_mut().find(|record| record.id == id) {
                 record.is_open = true;
             }
         }
-        if let Some(stored) = &mut stored {
-            stored.ledger = records.into_iter().collect();
+        if let Some(entry) = &mut entry {
+            entry.ledger = records.into_iter().collect();
         }
     }
     Ok(())
 }
 
-fn copy(stored: &VariableState, words: &mut Vec<u64>) {
-    words.extend(key_of(stored));
-    match stored.limit.as_ref().map(Limit::quota) {
+fn copy(entry: &VariableState, words: &mut Vec<u64>) {
+    words.extend(hash_words(entry));
+    match entry.limit.as_ref().map(Limit::quota) {
         Some(Quota::SlidingLog(quota)) => {
             let blocks = [quota.limit_blocks(), quota.saturation_blocks()];
             let times = [quota.window(), quota.retention()].map(Nanos::as_nanos);
@@ -124,7 +126,7 @@ fn copy(stored: &VariableState, words: &mut Vec<u64>) {
         }
         _ => words.push(NONE),
     }
-    match &stored.state {
+    match &entry.state {
         State::Log(log) => {
             words.extend([LOG, to_u64(log.len())]);
             words.extend(log.entries().flat_map(|entry| [entry.at, entry.blocks]));
@@ -132,27 +134,27 @@ fn copy(stored: &VariableState, words: &mut Vec<u64>) {
         State::Leases(leases) => {
             words.extend([LEASES, to_u64(leases.len())]);
             for lease in leases.iter() {
-                words.extend(halves(lease.id.0));
+                words.extend(split_id(lease.id.0));
                 words.extend([lease.weight, lease.expires]);
             }
         }
         _ => words.push(NONE),
     }
-    words.push(to_u64(stored.ledger.len()));
-    for record in stored.ledger.iter() {
+    words.push(to_u64(entry.ledger.len()));
+    for record in entry.ledger.iter() {
         let Receipt { cost, at, mark } = record.receipt;
-        words.extend(halves(record.id.0));
+        words.extend(split_id(record.id.0));
         words.extend([cost, at.as_nanos(), mark, record.expires.as_nanos()]);
         words.push(u64::from(record.is_open));
     }
 }
 
-fn key_of(stored: &VariableState) -> [u64; 3] {
-    let limit = stored.hash.limit().0.get();
-    [BOX, stored.hash.bits(), u64::from(limit)]
+fn hash_words(entry: &VariableState) -> [u64; 3] {
+    let limit = entry.hash.limit().0.get();
+    [STATE, entry.hash.bits(), u64::from(limit)]
 }
 
-fn next_key(input: &mut ChecksumReader<impl Read>) -> Result<Option<StateHash>, SnapshotError> {
+fn next_hash(input: &mut ChecksumReader<impl Read>) -> Result<Option<StateHash>, SnapshotError> {
     if !input.take_flag()? {
         return Ok(None);
     }
@@ -160,7 +162,7 @@ fn next_key(input: &mut ChecksumReader<impl Read>) -> Result<Option<StateHash>, 
     Ok(Some(StateHash::from_parts(hash, limit(number)?)))
 }
 
-/// Only quotas that can be built are believed.
+/// Accepts only quotas that can be built.
 fn read_quota(input: &mut ChecksumReader<impl Read>) -> Result<Option<Limit>, SnapshotError> {
     let built = match input.take()? {
         NONE => return Ok(None),
@@ -179,7 +181,7 @@ fn read_quota(input: &mut ChecksumReader<impl Read>) -> Result<Option<Limit>, Sn
 }
 
 fn log_quota(block: u64, [limit, saturation]: [u64; 2], times: [u64; 2]) -> Option<SlidingLog> {
-    // Windows are rounded up to microseconds, which may be beyond the longest.
+    // Windows are rounded up to microseconds, which may exceed the maximum.
     let [window, retention] = times.map(|time| Nanos::from_nanos(time).min(MAX_CAPACITY));
     let units = |blocks: u64| blocks.saturating_mul(block);
     let overdraft = units(saturation.saturating_sub(limit));
@@ -191,21 +193,21 @@ fn log_quota(block: u64, [limit, saturation]: [u64; 2], times: [u64; 2]) -> Opti
 
 fn read_state(
     input: &mut ChecksumReader<impl Read>,
-    shelves: &VariableStates,
+    states: &VariableStates,
 ) -> Result<State, SnapshotError> {
     let kind = input.take()?;
     if kind == NONE {
         return Ok(State::Empty);
     }
-    let count = input.take_count(|count| shelves.can_hold(count))?;
+    let count = input.take_count(|count| states.can_hold(count))?;
     match kind {
         LOG => read_log(input, count).map(State::Log),
         LEASES => {
             let mut leases: Vec<Lease> = Vec::new();
             for _ in 0..count {
-                let id = LeaseId(whole(input.take_all()?));
+                let id = LeaseId(join_id(input.take_all()?));
                 let [weight, expires] = input.take_all()?;
-                // In order, or putting them in order would take long.
+                // Reject unsorted leases: sorting them would be slow.
                 if leases.last().is_some_and(|last| last.expires > expires) {
                     return Err(SnapshotError::Corrupted);
                 }
@@ -240,7 +242,7 @@ fn read_records(
 ) -> Result<ReservationLedger, SnapshotError> {
     let mut records = Vec::new();
     for _ in 0..count {
-        let id = ReservationId(whole(input.take_all()?));
+        let id = ReservationId(join_id(input.take_all()?));
         let [cost, at, mark, expires] = input.take_all()?;
         let is_open = input.take_flag()? && may_be_open;
         let [at, expires] = [at, expires].map(Timestamp::from_nanos);
@@ -254,12 +256,12 @@ fn read_records(
     Ok(records.into_iter().collect())
 }
 
-/// The high half and the low.
-fn halves(name: u128) -> [u64; 2] {
+/// The upper and the lower half.
+fn split_id(name: u128) -> [u64; 2] {
     [name >> 64, name & u128::from(u64::MAX)].map(|half| u64::try_from(half).unwrap_or(0))
 }
 
-fn whole([high, low]: [u64; 2]) -> u128 {
+fn join_id([high, low]: [u64; 2]) -> u128 {
     (u128::from(high) << 64) | u128::from(low)
 }
 
@@ -305,7 +307,7 @@ mod tests {
         }
     }
 
-    /// What is saved if something happens between the boxes and the rest.
+    /// A snapshot during which `between` runs after the variable states were written.
     fn saved_around(store: &MemoryStore<ManualClock>, between: impl FnOnce()) -> Vec<u8> {
         let mut out = ChecksumWriter::new(Vec::new());
         write(&mut out, &store.variable_states, NOW).unwrap();
@@ -314,10 +316,10 @@ mod tests {
         out.finish().unwrap()
     }
 
-    /// A settled reservation that was saved as open next to a bucket that had its refund would be given back once more; one
-    /// that was made meanwhile might not be in the bucket yet.
+    /// Regression: a reservation settled during the save was saved as open, so it could be refunded again. A
+    /// reservation made during the save might not be in the bucket yet.
     #[test]
-    fn a_reservation_that_is_made_or_closed_while_saving_gives_nothing_back_after_a_restart() {
+    fn a_reservation_made_or_closed_while_saving_refunds_nothing_after_a_restart() {
         let (store, again) = (store(), store());
         for id in [1, 2] {
             assert_eq!(ask(&store, reserve(id)), ReplyNote::Plain);
@@ -333,16 +335,16 @@ mod tests {
         read(&mut input, &again.variable_states).unwrap();
         read_open(&mut input, &again.variable_states).unwrap();
         input.finish().unwrap();
-        let place = |store: &MemoryStore<ManualClock>| {
+        let hash = |store: &MemoryStore<ManualClock>| {
             let key = StoreKey::new(b"a").unwrap();
             store.hash_state(&key, LimitId(NonZeroU16::MIN))
         };
-        let was = place(&store);
-        let mut shelf = again
+        let before = hash(&store);
+        let mut shard = again
             .variable_states
-            .lock(again.variable_states.index(was))
+            .lock(again.variable_states.index(before))
             .unwrap();
-        let records = shelf.get(was).unwrap().ledger.iter();
+        let records = shard.get(before).unwrap().ledger.iter();
         let known: Vec<_> = records
             .map(|record| (record.id.0, record.is_open))
             .collect();
@@ -351,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_quota_is_the_same_after_reading_it_as_it_was_written() {
-        let shelves = VariableStates::new(100, 1 << 20);
+        let states = VariableStates::new(100, 1 << 20);
         let long = SlidingLog::builder(1, MAX_CAPACITY).build().unwrap();
         let logs = [
             SlidingLog::builder(0, Nanos::from_nanos(1)),
@@ -370,16 +372,16 @@ mod tests {
         let logs = logs.into_iter().chain(sharing).map(Limit::from);
         let limits: Vec<Limit> = logs.chain([gate.into()]).collect();
         for (hash, limit) in (0..).zip(&limits) {
-            let place = StateHash::from_parts(hash, LimitId(NonZeroU16::MIN));
+            let hash = StateHash::from_parts(hash, LimitId(NonZeroU16::MIN));
             let entry = LogEntry { at: 1, blocks: 1 };
             let state = State::Log(std::iter::once(entry).collect());
-            assert!(shelves.restore(place, Some(*limit), state, ReservationLedger::default()));
+            assert!(states.restore(hash, Some(*limit), state, ReservationLedger::default()));
             let mut words = Vec::new();
-            let mut shelf = shelves.lock(shelves.index(place)).unwrap();
-            copy(shelf.get(place).unwrap(), &mut words);
+            let mut shard = states.lock(states.index(hash)).unwrap();
+            copy(shard.get(hash).unwrap(), &mut words);
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let mut input = ChecksumReader::new(bytes.as_slice());
-            assert_eq!(next_key(&mut input).unwrap(), Some(place));
+            assert_eq!(next_hash(&mut input).unwrap(), Some(hash));
             assert_eq!(read_quota(&mut input).unwrap(), Some(*limit));
         }
     }

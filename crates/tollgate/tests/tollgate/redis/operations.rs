@@ -68,7 +68,7 @@ async fn a_reservation_is_settled_once_by_whoever_knows_its_id() {
     let left = async || ours.peek("a").await.unwrap().tightest().remaining;
 
     let reserved = ours.reserve("a", 800).await.unwrap();
-    assert_eq!((reserved.allowed().cost(), left().await), (800, 200));
+    assert_eq!((reserved.admission().cost(), left().await), (800, 200));
     denied(ours.reserve("a", 300).await);
     let id = reserved.id();
     drop(reserved);
@@ -95,7 +95,7 @@ async fn a_reservation_is_settled_once_by_whoever_knows_its_id() {
     let id = ReservationId(7);
     for _repeated in 0..3 {
         let again = ours.reserve_as("a", id, 50).await.unwrap();
-        assert_eq!(again.allowed().cost(), 50);
+        assert_eq!(again.admission().cost(), 50);
     }
     assert_eq!(left().await, 650);
     let again = theirs.reserve_as("a", id, 50).await.unwrap();

@@ -60,5 +60,5 @@ async fn an_answer_that_does_not_come_may_have_been_a_charge() {
     stream.read_exact(&mut [0; 5]).unwrap();
     let error = limiter.check("a").await.unwrap_err();
     assert!(error.may_have_charged(), "{error}");
-    assert!(error.denied().is_none());
+    assert!(error.denial().is_none());
 }

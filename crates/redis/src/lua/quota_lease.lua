@@ -1,6 +1,6 @@
--- Lending parts of a token bucket: a port of core's book, one errand per call. The state is 'b', the bucket's instant, then
--- 52 bytes per slice that is out, those that expire soonest first: when it expires, when it was granted, the blocks that were
--- lent, those of them reported as spent, the id. Everything but ids is a pair.
+-- Quota leases on a token bucket: a port of core's LeasedBucket, one lease request per call. The state is 'b', the bucket's
+-- instant, then 52 bytes per lease, soonest expiry first: the expiry, the grant time, the leased blocks, the blocks reported
+-- as spent, the id. Every value except the id is a pair.
 local call, unpacked, packed, byte = redis.call, struct.unpack, struct.pack, string.byte
 local RECORD = 52
 local LAST_H, LAST_L = 9223372036, 854775807
@@ -14,19 +14,19 @@ else
   now_h, now_l = unpacked('>I5I4', ARGV[1])
 end
 
--- One block's debt; blocks in a full bucket; the largest debt; the most slices; whether to spend and how many blocks; whether
--- a slice is wanted, its id, how many blocks at least and at most, and for how long.
+-- One block's debt; blocks in a full bucket; the largest debt; the largest number of leases; whether to spend directly, and
+-- how many blocks; whether a lease is requested, its id, its minimum and maximum blocks, and its duration.
 local ih, il, bh, bl, ch, cl, most_loans, spends, ph, pl, wants, id, least_h, least_l, most_h, most_l, life_h, life_l =
   unpacked('>I5I4I5I4I5I4I4BI5I4Bc16I5I4I5I4I5I4', ARGV[2])
 
--- Instants stop at core's last one.
+-- Adds a duration to an instant, capped at core's last instant.
 local function later(ah, al, xh, xl)
   local h, l = add(ah, al, xh, xl)
   if less(LAST_H, LAST_L, h, l) then return LAST_H, LAST_L end
   return h, l
 end
 
--- Slices as lists side by side: expiry, grant, blocks, spent, id.
+-- Leases as parallel lists: expiry, grant time, blocks, spent blocks, id.
 local eh, el, gh, gl, nh, nl, sh, sl, ids, count = {}, {}, {}, {}, {}, {}, {}, {}, {}, 0
 local th, tl, corrupt = 0, 0, 0
 local function is_number(h, l)
@@ -53,12 +53,12 @@ if raw then
   end
 end
 
--- Blocks of a slice that may yet be spent.
+-- Blocks of a lease that may still be spent.
 local function out_of(i)
   return subtract(nh[i], nl[i], sh[i], sl[i])
 end
 
--- An instant of the bucket after so many blocks were spent at another.
+-- The bucket's instant after spending these blocks at `at`.
 local function charged(h, l, at_h, at_l, kh, kl)
   if less(h, l, at_h, at_l) then h, l = at_h, at_l end
   kh, kl = multiply(kh, kl, ih, il)
@@ -82,7 +82,7 @@ local function remove(position)
   count = count - 1
 end
 
--- The clock went back: what was granted ahead of now gets its whole life again, and all stay in order.
+-- The clock went back: leases granted after now get their full duration again. Keep the list sorted by expiry.
 local is_moved = false
 for i = 1, count do
   if less(now_h, now_l, gh[i], gl[i]) then
@@ -105,7 +105,7 @@ if is_moved then
   end
 end
 
--- What has expired counts as spent at its expiry, in that order.
+-- Expired leases count as fully spent at their expiry, in that order.
 local gone = 0
 while gone < count and not less(now_h, now_l, eh[gone + 1], el[gone + 1]) do
   gone = gone + 1
@@ -116,14 +116,14 @@ if gone > 0 then
   for i = gone + 1, count do move(i, i - gone) end
   count = count - gone
 end
--- No state lies further ahead than the largest debt.
+-- Clamp the state to the largest debt.
 local far_h, far_l = add(now_h, now_l, ch, cl)
 local function clamp()
   if less(far_h, far_l, th, tl) then th, tl = far_h, far_l end
 end
 clamp()
 
--- Reports: the blocks that are spent in all, how long ago, and whether it is the last.
+-- Reports: the total of spent blocks, the age of the last spend, and whether the report is final.
 for argument = 3, #ARGV do
   local name, kh, kl, ago_h, ago_l, is_last = unpacked('>c16I5I4I5I4B', ARGV[argument])
   for i = 1, count do
@@ -150,7 +150,7 @@ for i = 1, count do
   out_h, out_l = add(out_h, out_l, kh, kl)
 end
 
--- Time until so many blocks fit if nobody does anything: the bucket drains, and each expiry makes a slice its debt.
+-- Time until these blocks fit without further requests: the bucket drains, and each expiry turns a lease into debt.
 local function wait_for(kh, kl)
   local h, l, oh, ol, from_h, from_l = th, tl, out_h, out_l, now_h, now_l
   for i = 1, count + 1 do
@@ -170,7 +170,7 @@ local function wait_for(kh, kl)
   end
 end
 
--- Debt that still fits, with what is out taken off the capacity.
+-- Debt that still fits; leased blocks reduce the capacity.
 local function room()
   local h, l = subtract(bh, bl, out_h, out_l)
   h, l = multiply(h, l, ih, il)
@@ -178,7 +178,7 @@ local function room()
   return subtract(h, l, dh, dl)
 end
 
--- 1 spends, 2 is more than a full bucket holds. What was decided: 0 admitted, 1 denied, 2 never.
+-- `spends`: 1 spends, 2 costs more than a full bucket holds. `decided`: 0 admitted, 1 denied, 2 never.
 local decided, spend_h, spend_l = 0, 0, 0
 if spends == 2 then
   decided = 2
@@ -231,10 +231,10 @@ for i = 1, count do
   fresh_h, fresh_l = charged(fresh_h, fresh_l, eh[i], el[i], kh, kl)
   parts[i + 1] = packed('>I5I4I5I4I5I4I5I4c16', eh[i], el[i], gh[i], gl[i], nh[i], nl[i], sh[i], sl[i], ids[i])
 end
--- What nobody has used needs no key.
+-- An unused bucket needs no key.
 if raw or th > 0 or tl > 0 or count > 0 then
   if is_time_ours then
-    -- The key lives as long as its state matters, rounded up to a millisecond and never none at all.
+    -- The key expires when its state no longer matters, rounded up to a millisecond, at least 1 ms.
     local h, l = subtract(fresh_h, fresh_l, now_h, now_l)
     local lifetime = math.max(h * 1000 + math.ceil(l / 1000000), 1)
     call('SET', KEYS[1], table.concat(parts), 'PX', string.format('%.0f', lifetime))

@@ -1,9 +1,9 @@
-//! Envoy's files over a store that is away.
+//! Envoy's files over an unavailable store.
 
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_core::compose::Verdict as BatchOutcome;
+use tollgate_core::compose::BatchOutcome;
 use tollgate_engine::LimitIdAllocator;
 use tollgate_fleet::Fleet;
 use tollgate_store::{
@@ -12,8 +12,8 @@ use tollgate_store::{
 };
 use tollgate_store::{RemoteStore, StoreFuture};
 
-use super::EnvoyEngine;
 use crate::config::{self, Descriptor, DescriptorEntry, RlsCode, RlsRequest};
+use crate::engine::EnvoyEngine;
 
 /// A store that never answers.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl RemoteStore for UnreachableStore {
     }
 }
 
-/// How many of `asked` requests are admitted under a limit of so many an hour on one of so many nodes, without a store.
+/// How many of `asked` requests one of `nodes` nodes admits under a limit of `requests` per hour, without the shared store.
 async fn admitted(requests: u32, nodes: u32, asked: usize) -> usize {
     let text = format!(
         "domain: edge
@@ -80,13 +80,13 @@ descriptors:
     let request = RlsRequest::new("edge", &descriptors);
     let mut admitted = 0;
     for _ in 0..asked {
-        let decided = engine.decide_shared(&fleet, &request, |decided| decided.reply.overall);
-        admitted += usize::from(decided.await.unwrap() == RlsCode::Ok);
+        let verdict = engine.decide_shared(&fleet, &request, |verdict| verdict.reply.overall);
+        admitted += usize::from(verdict.await.unwrap() == RlsCode::Ok);
     }
     admitted
 }
 
-/// Found in review: a counter's last unit is one too many, so a share of one unit admitted nobody at all.
+/// Found in review: a counter's last unit is one too many, so a share of one unit admitted no request.
 #[tokio::test]
 async fn a_share_of_envoys_limit_admits_what_it_says_and_at_least_one() {
     assert_eq!(admitted(100, 1, 1_000).await, 50);
@@ -96,6 +96,6 @@ async fn a_share_of_envoys_limit_admits_what_it_says_and_at_least_one() {
     assert_eq!(
         admitted(0, 1, 1_000).await,
         0,
-        "nothing stands in for nothing"
+        "the share of a limit of zero is zero"
     );
 }
