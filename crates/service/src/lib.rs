@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod abandoned_waits;
 mod decision;
 mod demo;
 mod denial_log;

@@ -15,6 +15,7 @@ use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
 use tollgate_store::{Clock, MemoryStore};
 
+use crate::abandoned_waits::AbandonedWaits;
 use crate::denial_log::{DenialLog, DenialLogMode};
 use crate::error::InvalidService;
 use crate::header_fields::HeaderRenderer;
@@ -44,6 +45,7 @@ pub struct RateLimitService<C> {
     pub(crate) headers: HeaderRenderer,
     saturation: Arc<Saturation>,
     pub(crate) watchdog: Watchdog,
+    pub(crate) abandoned_waits: AbandonedWaits,
     explanation: ArcSwap<PolicyExplanation>,
     /// Keys all digests of this process. It stays when the policy is replaced, so digests stay the same.
     secret: Secret,
@@ -126,6 +128,7 @@ impl<C: Clock> RateLimitService<C> {
             headers: HeaderRenderer::new(secret),
             saturation: Saturation::with_max_waiting(DEFAULT_MAX_WAITING),
             watchdog: Watchdog::default(),
+            abandoned_waits: AbandonedWaits::default(),
             explanation: ArcSwap::from_pointee(explanation),
             secret,
             replacing: Mutex::default(),

@@ -68,7 +68,7 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     page.family(&families::LOGS_SUPPRESSED).add(&[], suppressed);
     page.family(&families::LOG_LINES_DROPPED)
         .add(&[], metrics.dropped_log_lines());
-    page.family(&are::BUILD)
+    page.family(&families::BUILD)
         .add(&[env!("CARGO_PKG_VERSION")], 1);
     write_process(&mut page, &ProcessStats::current());
     page.finish()
