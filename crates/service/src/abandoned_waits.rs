@@ -45,22 +45,27 @@ impl AbandonedWaits {
 }
 
 impl AbandonedPlaces {
-    /// Keeps a place. Where there is no room it is kept only if its queue can be tried at once.
-    fn insert(&mut self, wait: WaitTicket, now: Timestamp) {
+    /// Whether as many places are kept as may be.
+    fn is_full(&mut self, now: Timestamp) -> bool {
         if self.places >= MAX_PLACES {
             self.remove_past(now);
         }
-        if self.places >= MAX_PLACES {
-            return;
-        }
+        self.places >= MAX_PLACES
+    }
+
+    /// Keeps a place to be tried.
+    fn insert(&mut self, wait: WaitTicket) {
         let (limit, key) = wait.queue();
-        let queue = (limit, key.into());
+        let queue: QueueKey = (limit, key.into());
+        self.due.push_back(queue.clone());
+        self.keep(queue, wait);
+    }
+
+    fn keep(&mut self, queue: QueueKey, wait: WaitTicket) {
         let places = self.queues.entry(queue).or_default();
-        let queue = (limit, key.into());
         if places.insert(wait.mark(), wait).is_none() {
             self.places = self.places.saturating_add(1);
         }
-        self.due.push_back(queue);
     }
 
     /// Takes the last place of the next queue that may have come to its end.
@@ -91,11 +96,10 @@ impl AbandonedPlaces {
         self.due.push_front(queue);
     }
 
-    /// Requests stand behind a place: it is tried again when they may have left.
-    fn put_back(&mut self, queue: QueueKey, wait: WaitTicket) {
-        let places = self.queues.entry(queue).or_default();
-        if places.insert(wait.mark(), wait).is_none() {
-            self.places = self.places.saturating_add(1);
+    /// Requests stand behind a place: it is tried again when they may have left, if there is room to keep it.
+    fn put_back(&mut self, queue: QueueKey, wait: WaitTicket, now: Timestamp) {
+        if !self.is_full(now) {
+            self.keep(queue, wait);
         }
     }
 
@@ -149,10 +153,13 @@ impl<C: Clock> RateLimitService<C> {
             return;
         }
         let mut places = self.abandoned_waits.lock();
+        let has_fleet = self.fleet().is_some();
         for wait in waits {
-            places.insert(wait, now);
+            if !has_fleet || !places.is_full(now) {
+                places.insert(wait);
+            }
         }
-        if self.fleet().is_some() {
+        if has_fleet {
             return;
         }
         // The lock is held: two threads that each hold a place of one queue would each find the other's behind it.
@@ -162,7 +169,7 @@ impl<C: Clock> RateLimitService<C> {
             let is_behind = cancellation.is_behind();
             drop(cancellation);
             match is_behind {
-                true => places.put_back(queue, wait),
+                true => places.put_back(queue, wait, now),
                 false => places.given_back(queue),
             }
         }
@@ -185,10 +192,157 @@ impl<C: Clock> RateLimitService<C> {
             drop(cancellation);
             let mut places = self.abandoned_waits.lock();
             match is_behind {
-                true => places.put_back(queue, wait),
+                true => places.put_back(queue, wait, self.now()),
                 // Also if the store did not answer: it may have given the place back, and to another request since.
                 false => places.given_back(queue),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Secret, Transport};
+    use tollgate_core::Outcome;
+    use tollgate_engine::CheckOptions;
+    use tollgate_policy::attributes::{Attribute, Attributes};
+    use tollgate_policy::source::SourceFormat;
+    use tollgate_store::ManualClock;
+    use tollgate_testkit::seeded_rng::SeededRng;
+
+    const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+    const INTERVAL: u64 = 1_000_000_000;
+
+    struct Nobody;
+
+    impl Attributes for Nobody {
+        fn get(&self, _: &Attribute) -> Option<&[u8]> {
+            None
+        }
+    }
+
+    type TestService = Arc<RateLimitService<Arc<ManualClock>>>;
+
+    fn service(burst: u64) -> (TestService, Arc<ManualClock>) {
+        let text = format!("limits: [{{ name: one, rate: 1/s, burst: {burst}, wait: 20s }}]");
+        let policy = tollgate_policy::load(&text, "p.yaml", SourceFormat::Yaml).unwrap();
+        let clock = Arc::new(ManualClock::at(START));
+        let service = RateLimitService::new(&policy, 100, Arc::clone(&clock), Secret::random());
+        (Arc::new(service.unwrap()), clock)
+    }
+
+    /// Whether requests that proceed at these times keep to the limit in every window.
+    fn is_within_limit(mut proceeded: Vec<u64>, burst: u64) -> bool {
+        proceeded.sort_unstable();
+        let mut full_at = 0_u64;
+        proceeded.into_iter().all(|at| {
+            full_at = full_at.max(at) + INTERVAL;
+            full_at - at <= burst * INTERVAL
+        })
+    }
+
+    /// Requests arrive and waiting ones leave at random; `give_up` says how. Answers when the others proceed.
+    fn run(
+        seed: u64,
+        burst: u64,
+        give_up: impl Fn(&TestService, Ticket),
+    ) -> (Vec<u64>, usize, usize) {
+        let mut random = SeededRng::new(seed);
+        let (service, clock) = service(burst);
+        let (mut proceeded, mut waiting) = (Vec::new(), Vec::new());
+        let (mut gone, mut denied) = (0, 0);
+        for _ in 0..400 {
+            let now = service.now();
+            match random.below(10) {
+                0..5 => {
+                    let decided =
+                        service.check_local(Transport::Http, &Nobody, CheckOptions::default());
+                    let mut verdict = decided.unwrap();
+                    match verdict.outcome() {
+                        Outcome::Allow => proceeded.push(now.as_nanos()),
+                        Outcome::Wait(wait) => {
+                            let ticket = verdict.take_wait_ticket().unwrap();
+                            waiting.push((now.after(wait), ticket));
+                        }
+                        _ => denied += 1,
+                    }
+                }
+                5..9 if !waiting.is_empty() => {
+                    let index = random.below(waiting.len() as u64);
+                    let (turn, ticket) = waiting.swap_remove(usize::try_from(index).unwrap());
+                    if turn > now {
+                        gone += 1;
+                        give_up(&service, ticket);
+                    } else {
+                        proceeded.push(turn.as_nanos());
+                    }
+                }
+                _ => clock.advance(Nanos::from_millis(random.below(700))),
+            }
+        }
+        proceeded.extend(waiting.into_iter().map(|(turn, _)| turn.as_nanos()));
+        (proceeded, gone, denied)
+    }
+
+    /// I-01 with waits that are given up in any order.
+    #[test]
+    fn i01_abandoned_waits_never_admit_more_than_the_limit() {
+        let (mut gone, mut denied) = (0, 0);
+        for seed in 0..50 {
+            for burst in [1, 2, 5] {
+                let (proceeded, left, refused) = run(seed, burst, |service, ticket| {
+                    service.abandon(ticket);
+                });
+                gone += left;
+                denied += refused;
+                assert!(
+                    is_within_limit(proceeded, burst),
+                    "seed {seed}, burst {burst}"
+                );
+            }
+        }
+        assert!(
+            gone > 1_000 && denied > 10,
+            "{gone} left, {denied} denied"
+        );
+    }
+
+    /// The refund of a plain bucket, which does not know of requests behind, breaks the limit: two proceed at one time.
+    #[test]
+    fn control_a_refund_from_the_middle_of_the_queue_is_found() {
+        let refund = |service: &TestService, ticket| {
+            let _cancelled = service.engine().cancel(ticket);
+        };
+        let is_broken = |seed| !is_within_limit(run(seed, 1, refund).0, 1);
+        assert!((0..50).any(is_broken));
+    }
+
+    #[test]
+    fn i06_kept_places_are_bounded_and_forgotten_at_their_turn() {
+        let (service, clock) = service(1);
+        let mut waits = Vec::new();
+        for _ in 0..21 {
+            let decided = service.check_local(Transport::Http, &Nobody, CheckOptions::default());
+            waits.extend(decided.unwrap().take_wait_ticket());
+        }
+        // The last one stays, so that nothing comes back.
+        let last = waits.pop();
+        for ticket in waits {
+            service.abandon(ticket);
+        }
+        let mut places = service.abandoned_waits.lock();
+        assert_eq!((places.places, places.due.len()), (19, 0));
+        clock.advance(Nanos::from_secs(10));
+        places.remove_past(service.now());
+        assert_eq!(places.places, 9);
+        places.places = MAX_PLACES;
+        drop(places);
+        service.abandon(last.unwrap());
+        let places = service.abandoned_waits.lock();
+        assert_eq!(
+            places.places, 0,
+            "what is past made room, and the last gave all others back"
+        );
     }
 }
