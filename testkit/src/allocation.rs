@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// How often the work calls the allocator. Always zero where [`Counting`] is not the binary's allocator, so a test should
+/// How often the work calls the allocator. Always zero where [`CountingAllocator`] is not the binary's allocator, so a test should
 /// first show that it counts.
 pub fn calls(work: impl FnOnce()) -> u64 {
     let before = CALLS.get();

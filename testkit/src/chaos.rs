@@ -78,7 +78,7 @@ impl ScenarioOutcome {
         self
     }
 
-    /// Tells whoever runs the scenarios, if anybody wants to know.
+    /// Writes the outcome to the report of `cargo xtask chaos`, if it runs the scenario.
     pub fn tell(&self) {
         let Some(path) = std::env::var_os(REPORT) else {
             return;

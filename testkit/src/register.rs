@@ -116,7 +116,7 @@ impl ModelRegister {
         }
     }
 
-    /// See [`Register::beat`].
+    /// See [`Register::heartbeat`].
     ///
     /// # Errors
     /// It is in no mood to answer, or full.

@@ -16,7 +16,7 @@ struct Tool {
     run: fn(&Options) -> Result<(), String>,
 }
 
-/// What was said after the tool's name.
+/// The arguments after the tool's name.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     /// How long each fuzz target runs.

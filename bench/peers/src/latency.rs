@@ -1,8 +1,8 @@
 //! How long single decisions take while fresh keys stream in: the pauses that a mean hides.
 //!
 //! One thread asks in turn for a key that nobody has seen and for one of a hundred thousand that are in use, and times
-//! both. A pause while a table grows falls on whoever comes at that moment; here that is the fresh key, in a server it is
-//! everyone who waits behind it. Must not know: how a contender decides.
+//! both. While a table grows, the request that triggered it pauses. Here that is the fresh key; in a server it is also every
+//! request that waits behind it. Must not know: how a contender decides.
 
 use crate::contenders::{ENTRIES, Entry, Quota};
 use crate::histogram::Histogram;

@@ -1,4 +1,4 @@
-//! What was said on the command line.
+//! The command line options.
 
 /// Which parts to run, how often and how large.
 #[derive(Clone, Debug, PartialEq, Eq)]

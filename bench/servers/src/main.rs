@@ -13,7 +13,7 @@ mod contenders;
 mod floors;
 mod goals;
 #[path = "../../peers/src/histogram.rs"]
-#[expect(dead_code, reason = "whoever measures the stores asks it for more")]
+#[expect(dead_code, reason = "the benchmarks of stores use the other functions")]
 mod histogram;
 mod load;
 mod options;

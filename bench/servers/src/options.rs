@@ -1,4 +1,4 @@
-//! What was said on the command line. Must not know: what is measured.
+//! The command line options. Must not know: what is measured.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub(crate) struct Options {
     pub(crate) keys: u32,
     /// Connections that are open and say nothing.
     pub(crate) idle: usize,
-    /// The programs, which whoever starts this one has built.
+    /// The folder of the programs, which `cargo xtask bench servers` has built.
     pub(crate) tollgate: PathBuf,
     pub(crate) throttlecrab: PathBuf,
     pub(crate) parts: Vec<Part>,

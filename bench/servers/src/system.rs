@@ -42,7 +42,7 @@ pub(crate) fn resident(process: u32) -> Result<u64, String> {
     Ok(kilobytes.ok_or_else(|| format!("{path} says nothing of VmRSS"))? * 1_024)
 }
 
-/// Raises the bound on open files as far as it goes, for us and whomever we start, and says how far that is.
+/// Raises the limit of open files to the hard limit, for this process and its children, and returns it.
 pub(crate) fn raise_open_files() -> u64 {
     let mut bounds = libc::rlimit {
         rlim_cur: 0,

@@ -31,6 +31,7 @@ pub struct BatchOutcome {
 
 /// The former name of [`BatchOutcome`]. The next release removes it.
 #[doc(hidden)]
+#[deprecated(since = "0.1.0", note = "call it `BatchOutcome`")]
 pub type Verdict = BatchOutcome;
 
 impl Default for BatchOutcome {

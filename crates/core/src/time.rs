@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn now_plus_the_largest_capacity_fits_in_a_word() {
+    fn i08_now_plus_the_largest_capacity_fits_in_a_word() {
         let furthest = Timestamp::MAX
             .as_nanos()
             .checked_add(MAX_CAPACITY.as_nanos());

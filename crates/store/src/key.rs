@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_read_the_same_when_joined_are_different_keys() {
+    fn i10_parts_that_read_the_same_when_joined_are_different_keys() {
         type Parts<'a> = &'a [&'a [u8]];
         let pairs: [(Parts<'_>, Parts<'_>); 5] = [
             (&[b"a_b", b"c"], &[b"a", b"b_c"]),

@@ -1,4 +1,4 @@
-//! An axum handler that answers 429 with `Retry-After` and the `RateLimit` fields. Serves two requests to itself and ends.
+//! An axum handler that answers 429 with `Retry-After` and the `RateLimit` fields. Sends two requests to itself and ends.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use tollgate_http::{QuotaPolicy, retry_after};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The limiter, and the words for it.
+/// The limiter and its `RateLimit-Policy` field.
 struct Limits {
     limiter: Limiter,
     policy: QuotaPolicy,
 }
 
 async fn hello(State(limits): State<Arc<Limits>>, headers: HeaderMap) -> Response {
-    // Take a key that you have verified. A client may write anything into a header.
+    // In production use a verified key. A client may write anything into a header.
     let key = headers
         .get("x-api-key")
         .map_or(&b"anonymous"[..], HeaderValue::as_bytes);
@@ -34,7 +34,7 @@ async fn hello(State(limits): State<Arc<Limits>>, headers: HeaderMap) -> Respons
             let response = (StatusCode::TOO_MANY_REQUESTS, format!("{denial}\n"));
             (denial.outcome(), denial.status(), response.into_response())
         }
-        // A key that is too long is the client's mistake, and no matter of limits.
+        // The key is too long, which is an error of the client and not a denial.
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     };
     let fields = response.headers_mut();
@@ -44,7 +44,7 @@ async fn hello(State(limits): State<Arc<Limits>>, headers: HeaderMap) -> Respons
         }
     };
     put("ratelimit-policy", limits.policy.policy_field().to_owned());
-    // One more is there when the whole is back: this bucket holds one.
+    // This bucket holds one unit, so the next unit is available when the bucket is full.
     put(
         "ratelimit",
         limits
@@ -57,14 +57,14 @@ async fn hello(State(limits): State<Arc<Limits>>, headers: HeaderMap) -> Respons
     response
 }
 
-/// One request as a client would send it, and the answer as it comes.
+/// Sends one request and returns the response.
 async fn request(address: std::net::SocketAddr) -> Result<String, Failure> {
     let mut stream = TcpStream::connect(address).await?;
     let text = "GET / HTTP/1.1\r\nhost: example\r\nx-api-key: alice\r\nconnection: close\r\n\r\n";
     stream.write_all(text.as_bytes()).await?;
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).await?;
-    Ok(reply)
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await?;
+    Ok(response)
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -88,6 +88,6 @@ async fn main() -> Result<(), Failure> {
     };
     tokio::select! {
         served = axum::serve(listener, router) => Ok(served?),
-        asked = client => asked,
+        result = client => result,
     }
 }

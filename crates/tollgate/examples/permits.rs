@@ -1,4 +1,4 @@
-//! So many at once: permits that come back by themselves, even from a thread that panics.
+//! Concurrency limits: permits are released on drop, even if a thread panics.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gate = ConcurrencyLimiter::builder(2).name("reports").build()?;
     let (done, refused) = (AtomicU64::new(0), AtomicU64::new(0));
 
-    // Nobody leaves before all have tried.
+    // No thread releases its permit before all threads have tried.
     let all_tried = Barrier::new(8);
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 all_tried.wait();
                 let count = if permit.is_ok() { &done } else { &refused };
                 count.fetch_add(1, Ordering::Relaxed);
-                // Here the permit is dropped. It would be if this thread had panicked, too.
+                // The permit is dropped here. A panic would drop it too.
             });
         }
     });

@@ -1,6 +1,6 @@
-//! One limit for many processes: the same verbs, awaited, with the state in Redis or Valkey.
+//! One limit for many processes, with the state in Redis or Valkey.
 //!
-//! `cargo run --example redis --features redis -- redis://127.0.0.1:6379`, in two terminals at once: together they get ten.
+//! Run `cargo run --example redis --features redis -- redis://127.0.0.1:6379` in two terminals: together they get ten.
 
 use std::error::Error;
 use std::time::Duration;
@@ -18,20 +18,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     };
 
-    // In production it is drawn at random, once, and the same in every process: keys are named with it.
+    // In production draw the secret at random once and use the same in every process. It hashes the Redis keys.
     let mut options = RedisOptions::new(address, KeyHashSecret::new(*b"only an example!"));
-    // One decision takes a fraction of a millisecond; this is for how long a caller puts up with a server in trouble.
+    // A decision takes a fraction of a millisecond. The deadline bounds the wait for a slow server.
     options.deadline = Duration::from_millis(250);
     let redis = Redis::connect(options).await?;
     if !redis.is_connected() {
-        // Not the address, which may hold a password.
+        // Does not print the address, which may contain a password.
         return Err(
             "no server answers at this address: is `redis-server` running, and is the port right?"
                 .into(),
         );
     }
 
-    // Written down as in memory, but for `over`. The names are what other processes find the same state by.
+    // Built as in memory, plus `with_redis`. Other processes find the same state by the name of the limit.
     let limiter = Limiter::builder()
         .limit("example-per-minute", Rate::per_minute(10))
         .limit("example-per-day", Rate::per_day(10_000))
@@ -41,13 +41,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         match limiter.check("user:42").await {
             Ok(()) => println!("call {call}: go ahead"),
             Err(tollgate::Error::Denied(denial)) => println!("call {call}: {denial}"),
-            // Not a denial. Whether work goes on without its limiter is this program's decision.
+            // Not a denial. The program decides whether to continue without the limiter.
             Err(error) if error.may_have_charged() => println!("call {call}: perhaps: {error}"),
-            Err(error) => println!("call {call}: nobody decided: {error}"),
+            Err(error) => println!("call {call}: not decided: {error}"),
         }
     }
 
-    // The server remembers a reservation: another process could settle it, by key and id, after this one has crashed.
+    // Redis stores the reservation: after a crash another process could settle it by key and id.
     let tokens = Limiter::per_minute(10_000).name("example-tokens");
     let tokens = tokens.with_redis(&redis).build()?;
     let reserved = tokens.reserve("team-7", 1_000).await?;

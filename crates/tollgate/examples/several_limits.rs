@@ -1,4 +1,4 @@
-//! Several limits on one key, and several limiters in one decision. What one refuses, no other is charged for.
+//! Several limits on one key, and several limiters in one decision. If one denies, none is charged.
 
 use tollgate::{
     Calendar, FixedWindow, Limiter, Rate, TokenBucket, UtcOffset, Window, check_all, refund_all,
@@ -28,11 +28,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Err(error) = plan.peek_n("alice", 1) {
         println!("{error}");
     }
-    // The minute refused, so the month was not charged.
+    // The limit per minute denied, so the limit per month was not charged.
     let left = plan.peek("alice")?.limits().map(|s| s.remaining).max();
     assert_eq!(left, Some(10_000 - admitted));
 
-    // One key per limiter: the user's plan, and a ceiling for all users together, at one instant.
+    // One decision over two limiters: the plan of a user, and a limit for all users together.
     let everyone = Limiter::per_second(2)
         .name("everyone")
         .share_table_with(&plan)
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     "{user} goes ahead; {}: {} of {} left",
                     tightest.name, tightest.remaining, tightest.limit
                 );
-                // Carol changes her mind: her charges go back where they came from, so there is room for Dave.
+                // Carol cancels: her charges are refunded, so there is room for Dave.
                 if user == "carol" {
                     refund_all(&items, admission)?;
                 }

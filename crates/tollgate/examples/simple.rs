@@ -1,9 +1,9 @@
-//! One limit, one line to build it, one to ask it.
+//! One limit: one line to build it, one line to check it.
 
 use tollgate::{Error, Limiter};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // At most 20 at once, then 10 a second, for every user.
+    // A burst of 20, then 10 per second, for each user.
     let limiter = Limiter::per_second(10).burst(20).build()?;
 
     let mut admitted = 0;

@@ -1,8 +1,8 @@
-//! A budget of language model tokens: reserve what an answer may cost, settle what it did cost.
+//! A budget of language model tokens: reserve an estimate, settle the actual cost.
 
 use tollgate::{Error, Limiter, Reservation};
 
-/// Stands for the model: answers with the number of tokens it used, or fails.
+/// Simulates the model: returns the number of used tokens, or fails.
 fn ask_model(prompt: &str) -> Result<u64, String> {
     match prompt {
         "fail" => Err("the model is down".to_owned()),
@@ -10,11 +10,15 @@ fn ask_model(prompt: &str) -> Result<u64, String> {
     }
 }
 
-fn reply(budget: &Limiter, team: &str, prompt: &str) -> Result<u64, Box<dyn std::error::Error>> {
+fn answer_prompt(
+    budget: &Limiter,
+    team: &str,
+    prompt: &str,
+) -> Result<u64, Box<dyn std::error::Error>> {
     let reserved: Reservation = budget.reserve(team, 4_000)?;
     match ask_model(prompt) {
         Ok(used) => {
-            // Less is given back, more is charged. Had this function panicked, the estimate would have stayed charged.
+            // A lower cost is refunded, a higher one is charged. After a panic the estimate would stay charged.
             reserved.settle(used)?;
             Ok(used)
         }
@@ -37,12 +41,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
 
     for prompt in ["hello", "fail", "a longer question, with its context"] {
-        match reply(&budget, "team-7", prompt) {
+        match answer_prompt(&budget, "team-7", prompt) {
             Ok(used) => println!("{used} tokens used, {} left", left()?),
             Err(error) => println!("{error}, {} left", left()?),
         }
     }
-    // Two answers of 4,000 at most do not fit into what is left; the first still does.
+    // The remaining budget has room for one more call of up to 4,000 tokens, not for two.
     let first = budget.reserve("team-7", 4_000)?;
     match budget.reserve("team-7", 4_000) {
         Err(Error::Denied(denial)) => println!("{denial}"),

@@ -230,7 +230,7 @@ impl<C: Clock> Permit<C> {
 
 impl<C: Clock> Drop for Permit<C> {
     fn drop(&mut self) {
-        // A release in memory does not fail, and `drop` has nobody to return an error to.
+        // A release in memory does not fail, and `drop` cannot return an error.
         let _released = self.decide(Op::Release(self.id)).is_ok();
     }
 }

@@ -105,7 +105,7 @@ impl<'a, C: Clock> PendingQueueSlot<'a, C> {
 impl<C: Clock> Drop for PendingQueueSlot<'_, C> {
     fn drop(&mut self) {
         if let Some(admission) = self.admission.take() {
-            // A settlement in memory does not fail, and `drop` has nobody to return an error to.
+            // A settlement in memory does not fail, and `drop` cannot return an error.
             let _settled = self
                 .key
                 .with_key(|key| self.shared.settle(&key, &admission, 0))

@@ -83,7 +83,7 @@ async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<ProxyStat
     }
 }
 
-/// Whoever connects next; nobody while the door is closed.
+/// The next connection. Waits while the proxy refuses connections.
 async fn accept(listener: Option<&TcpListener>) -> TcpStream {
     let Some(listener) = listener else {
         return std::future::pending().await;

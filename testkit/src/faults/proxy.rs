@@ -120,7 +120,7 @@ impl Proxy {
         self.end(|_resets, closes| *closes += 1);
     }
 
-    /// Ends one direction of every connection that is open now: whoever it leads to reads an end and may go on sending.
+    /// Half-closes every open connection in one direction: the receiver reads the end of the stream and may still send.
     pub fn half_close(&self, way: Direction) {
         self.shared
             .settings

@@ -38,7 +38,7 @@ struct RewriteRule {
 pub(super) struct ReplyRewriter(VecDeque<RewriteRule>);
 
 impl ReplyRewriter {
-    /// From now on, and after what was said before, the next `times` replies to a command have this fate.
+    /// Gives the next `times` replies to a command this fate, after the rules that were added before.
     pub(super) fn add(&mut self, command: &str, times: u64, fate: ReplyFate) {
         self.0.push_back(RewriteRule {
             command: command.to_owned(),

@@ -198,7 +198,7 @@ mod tests {
     use crate::fuzzing::pseudo_random_bytes;
 
     #[test]
-    fn no_bytes_read_as_a_policy_break_a_promise() {
+    fn i13_no_bytes_read_as_a_policy_break_a_promise() {
         for seed in 0..2_000 {
             policy(&pseudo_random_bytes(seed, 2 + (seed % 60) as usize));
         }

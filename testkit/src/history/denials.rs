@@ -1,4 +1,4 @@
-//! I-03: whoever conforms is not denied, and is admitted after the wait that it was told.
+//! I-03: a client that keeps to its rate is not denied, and is admitted after `Retry-After`.
 //!
 //! A denial is false if the bucket had room even under the worst assumption: everything that may have been charged was, as
 //! late as possible, and nothing was given back. Must not know: how a limiter decides.

@@ -1,4 +1,4 @@
-//! I-14: places that are held never exceed the limit, and those of whoever was lost come back with the lease.
+//! I-14: permits in use never exceed the limit, and permits of a lost client return when their leases expire.
 //!
 //! A place is surely held from the answer that granted it until the question that gives it back, or until its lease ends as
 //! counted from the last question; it may be held from question to answer. Must not know: how leases are kept.

@@ -32,7 +32,7 @@ pub enum RecordedVerdict {
     Failed,
 }
 
-/// What was said about the limit, all at once.
+/// The limit's quota, remaining units and reset, as one reply reported them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportedQuota {
     /// The most that it admits at once.

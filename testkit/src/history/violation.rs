@@ -11,7 +11,7 @@ pub enum Promise {
     Bound,
     /// I-02: what was admitted was charged, once.
     NoDoubleSpend,
-    /// I-03: whoever conforms is not denied.
+    /// I-03: a client that keeps to its rate is not denied.
     NoFalseDenial,
     /// I-04: every question is answered in time, whatever the store does.
     Availability,

@@ -1,4 +1,4 @@
-//! Sharing by handing out one unit after the other to whoever has least for its weight.
+//! Fair shares computed naively: one unit after the other goes to the demand with the least units for its weight.
 
 /// What one claimant wants, and its weight.
 #[derive(Clone, Copy, Debug)]
@@ -9,8 +9,8 @@ pub struct UnitDemand {
     pub weight: u32,
 }
 
-/// First everyone's minimum, one unit to each in turn; then one unit at a time to whoever got the least beyond it for
-/// its weight and still wants more.
+/// Gives each demand its minimum, one unit in turn. Then gives one unit at a time to the unsatisfied demand that has the least
+/// beyond its minimum for its weight.
 #[must_use]
 pub fn share_unit_by_unit(capacity: u64, minimum: u64, demands: &[UnitDemand]) -> Vec<u64> {
     let mut rest = capacity;

@@ -23,7 +23,7 @@ const READ_LEN: usize = 128 * 1_024;
 
 /// How one connection talks: questions as bytes, and answers found in bytes.
 pub(crate) trait Talk {
-    /// What is said before any question.
+    /// Writes what the protocol sends before the first request.
     fn greet(&mut self, out: &mut Vec<u8>) {
         let _nothing = out;
     }

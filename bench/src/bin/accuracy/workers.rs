@@ -11,7 +11,7 @@ use crate::counts::DecisionCounts;
 use crate::study::StudyJudge;
 use crate::traffic::{Population, TrafficKind};
 
-/// The faults of the counter over a population, by kind of source in the order of [`Kind::ALL`].
+/// The faults of the counter over a population, by kind of source in the order of [`TrafficKind::ALL`].
 pub(crate) type ByKind = [DecisionCounts; TrafficKind::ALL.len()];
 
 /// Judges the counter on all sources of a population.

@@ -24,7 +24,7 @@ use crate::timed_runs::{LapCost, LoadShape};
 const QUOTA: &str = "    rate: 1000/s\n    burst: 100000000\n";
 const GOAL: f64 = 1.3;
 
-/// The same calls, ready to be made: whoever makes them knows nothing of limits.
+/// The same calls, already encoded: the client that sends them knows nothing of limits.
 #[derive(Debug)]
 struct BareClient {
     connections: Vec<MultiplexedConnection>,

@@ -18,7 +18,7 @@ use crate::Failure;
 
 /// What names are derived with, by all nodes.
 pub(crate) const SECRET: [u8; 16] = *b"measured beside ";
-/// Connections of each node to the server, and of whoever is measured beside it.
+/// Connections of each node to the server, and of the client that is measured beside it.
 pub(crate) const CONNECTIONS: usize = 3;
 /// So long that a machine that is busy elsewhere does not turn a measurement into an outage.
 pub(crate) const PATIENT: Duration = Duration::from_secs(10);
@@ -106,7 +106,7 @@ impl Node {
         }
     }
 
-    /// Decides with whomever it shares its limits with.
+    /// Decides together with the nodes that share its limits.
     pub(crate) async fn ask(&self, request: &Request) -> Verdict {
         let options = CheckOptions::default();
         match &self.fleet {

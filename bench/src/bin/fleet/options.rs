@@ -1,4 +1,4 @@
-//! What was said on the command line. Must not know: what is measured with it.
+//! The command line options. Must not know: what is measured with them.
 
 /// Which parts, how often, how much, and in which shape.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What was said on the command line.
+//! The command line options.
 //!
 //! Must not know: what is measured with it.
 

@@ -135,7 +135,7 @@ fn observe(verdict: &Verdict) -> Observation {
         Outcome::Allow => {}
         Outcome::Wait(wait) => observation.wait = Some(wait),
         Outcome::Deny { retry_after } => {
-            observation.retry = Some(ExpectedRetry::After(retry_after))
+            observation.retry = Some(ExpectedRetry::After(retry_after));
         }
         Outcome::Never => observation.retry = Some(ExpectedRetry::Never),
     }

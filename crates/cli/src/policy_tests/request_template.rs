@@ -204,7 +204,7 @@ fn set_field(
             request.add(Attribute::Method, &grammar::parse_method(&text)?);
         }
         RequestField::Other(Attribute::Host) => {
-            request.add(Attribute::Host, &request_description::normalize_host(&text))
+            request.add(Attribute::Host, &request_description::normalize_host(&text));
         }
         RequestField::Other(attribute) => {
             if text.chars().any(char::is_control) {

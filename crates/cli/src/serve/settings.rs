@@ -71,7 +71,8 @@ pub(crate) struct Options {
     pub(super) tokens: TokenFiles,
     #[command(flatten)]
     pub(super) logs: LogSettings,
-    /// Networks of proxies whose X-Forwarded-For and Forwarded fields are trusted, separated by commas. Default: only loopback
+    /// Networks of proxies that are trusted to report clients and requests (X-Forwarded-*, Forwarded), separated by commas. Default:
+    /// only loopback
     #[arg(
         long,
         help_heading = "Responses",

@@ -130,7 +130,7 @@ path=/logout
     assert!(run("path=/login").contains("another rule replaces it here"));
     let (code, _, stderr) = folder.run(&["explain", "edge.yaml", "--request", "GET /"]);
     assert_eq!(code, Some(2));
-    assert!(stderr.contains("say --descriptor"), "{stderr}");
+    assert!(stderr.contains("pass --descriptor"), "{stderr}");
     let (code, stdout, _) =
         folder.run(&["explain", "edge.yaml", "--domain=other", "--descriptor=a=b"]);
     assert_eq!(code, Some(0));

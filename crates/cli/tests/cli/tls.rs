@@ -126,8 +126,8 @@ fn with_a_client_ca_a_client_certificate_is_required() {
 fn grpc_and_the_admin_listener_use_tls() {
     let authority = CertificateAuthority::new("ours");
     let folder = folder(&authority);
-    let places = ["--listen-grpc=127.0.0.1:0", "--listen-admin=127.0.0.1:0"];
-    let served = ServerProcess::start(serve(&folder, &places));
+    let listeners = ["--listen-grpc=127.0.0.1:0", "--listen-admin=127.0.0.1:0"];
+    let served = ServerProcess::start(serve(&folder, &listeners));
     let at = |scheme: &str| {
         let (_, place) = served
             .printed

@@ -84,7 +84,7 @@ fn control_a_verdict_of_two_versions_is_caught() {
 }
 
 #[test]
-fn a_changed_rate_keeps_the_debt_and_a_lowered_one_never_makes_it_negative() {
+fn i09_a_changed_rate_keeps_the_debt_and_a_lowered_one_never_makes_it_negative() {
     let (engine, _clock) = engine(vec![limit("api", per_second(100))]);
     let alice = TestCaller::named("alice");
     for _ in 0..60 {

@@ -41,7 +41,7 @@ fn three_limits() -> Vec<LimitRule> {
 }
 
 #[test]
-fn sixty_four_threads_use_exactly_the_narrowest_limit_and_the_other_limits_are_charged_no_more() {
+fn i01_sixty_four_threads_use_exactly_the_narrowest_limit_and_the_other_limits_are_charged_no_more() {
     let (engine, _clock) = engine(three_limits());
     let decide = |engine: &TestEngine, caller: &TestCaller| engine.decide(caller).is_admitted();
     assert_eq!(admitted(&engine, decide), LIMIT);

@@ -172,7 +172,7 @@ fn compare(
 }
 
 #[test]
-fn batches_are_all_or_nothing_as_in_core() {
+fn i11_batches_are_all_or_nothing_as_in_core() {
     let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
     for which in ScriptKind::DECIDING {

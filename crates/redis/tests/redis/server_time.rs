@@ -70,7 +70,7 @@ pub(crate) async fn decide_one(
 }
 
 #[tokio::test]
-async fn every_key_has_a_time_to_live() {
+async fn i15_every_key_has_a_time_to_live() {
     for kind in ServerProgram::under_test() {
         let server = RedisServer::start(kind);
         let store = long_timeout_store(server.url()).await;
@@ -125,7 +125,7 @@ async fn every_key_has_a_time_to_live() {
 }
 
 #[tokio::test]
-async fn a_full_bucket_is_an_absent_key() {
+async fn i15_a_full_bucket_is_an_absent_key() {
     let server = RedisServer::start(ServerProgram::Redis);
     let store = long_timeout_store(server.url()).await;
     let limit = numbered_limit(
@@ -161,7 +161,7 @@ async fn a_full_bucket_is_an_absent_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_four_tasks_on_two_clients_admit_exactly_the_limit() {
+async fn i01_sixty_four_tasks_on_two_clients_admit_exactly_the_limit() {
     for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let server = RedisServer::start(kind);
         let stores = [

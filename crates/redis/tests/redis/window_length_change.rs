@@ -105,7 +105,7 @@ fn the_retry_time_of_a_denial_holds_after_a_change_of_length() {
 
 /// Old and new processes alternate while a new length is rolled out.
 #[test]
-fn alternating_window_lengths_mint_nothing() {
+fn i08_alternating_window_lengths_mint_nothing() {
     let mut counter = CounterHarness::start();
     let (minute, hour) = (quota(50, Nanos::MINUTE), quota(50, Nanos::HOUR));
     let mut admitted = 0;

@@ -70,7 +70,7 @@ fn a_warm_batch_of_words_and_pairs_allocates_nothing_admitted_or_denied() {
 }
 
 #[test]
-fn inserting_a_key_allocates_nothing_either() {
+fn i06_inserting_a_key_allocates_nothing_either() {
     let (store, _clock) = store(1_000);
     let quota = bucket(50, Nanos::HOUR);
     let keys: Vec<String> = (0..500).map(|n| n.to_string()).collect();

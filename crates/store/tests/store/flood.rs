@@ -34,7 +34,7 @@ fn spend(store: &TestStore, limit: &IdentifiedLimit, key: &[u8], cost: u64) -> (
 }
 
 #[test]
-fn a_flood_of_keys_changes_neither_memory_nor_denials() {
+fn i06_a_flood_of_keys_changes_neither_memory_nor_denials() {
     let (store, _clock) = store(ROOM);
     let guarded = numbered_limit(1, bucket(10, Nanos::HOUR));
     let quota = bucket(10, Nanos::MINUTE);

@@ -243,7 +243,7 @@ fn a_cancel_that_comes_too_late_still_closes_the_reservation() {
 /// more than all of it seemed to have used half. It was denied, and a flood under another limit evicted its state
 /// (I-10).
 #[test]
-fn a_key_that_a_lowered_quota_denies_is_not_evicted_for_others() {
+fn i10_a_key_that_a_lowered_quota_denies_is_not_evicted_for_others() {
     let window = |units| FixedWindow::builder(units, Window::Epoch(Nanos::HOUR)).build();
     let [first, other] = [1, 2];
     let buckets = [100, 10].map(|units| numbered_limit(first, bucket(units, Nanos::HOUR)));

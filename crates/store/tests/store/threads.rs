@@ -44,7 +44,7 @@ fn run_threads(count: usize, work: impl Fn(usize) + Send + Sync + 'static) -> Op
 }
 
 #[test]
-fn sixty_four_threads_on_one_key_are_admitted_exactly_to_the_limit() {
+fn i01_sixty_four_threads_on_one_key_are_admitted_exactly_to_the_limit() {
     const LIMIT: u64 = 20_000;
     // A single core may run a thread to its end without interruption, but not a hundred times.
     for _ in 0..100 {
@@ -69,7 +69,7 @@ fn sixty_four_threads_on_one_key_are_admitted_exactly_to_the_limit() {
 }
 
 #[test]
-fn keys_locked_in_different_orders_are_charged_alike_without_deadlock() {
+fn i11_keys_locked_in_different_orders_are_charged_alike_without_deadlock() {
     const KEYS: usize = 6;
     const LIMIT: u64 = 3_000;
     let (store, _clock) = store(1_000);
@@ -118,7 +118,7 @@ fn keys_locked_in_different_orders_are_charged_alike_without_deadlock() {
 }
 
 #[test]
-fn a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
+fn i10_a_denied_key_stays_denied_in_a_storm_of_keys_that_come_and_go() {
     let (store, clock) = store(50);
     let guarded = numbered_limit(1, bucket(5, Nanos::HOUR));
     let passing = numbered_limit(2, bucket(10, Nanos::MINUTE));

@@ -17,7 +17,7 @@ use crate::key::OwnedKey;
 /// The largest number of queued releases. Further releases are dropped and expire.
 const MAX_QUEUED_RELEASES: usize = 4_096;
 
-/// Operations on one key whose replies nobody awaits.
+/// Operations on one key whose replies are not needed.
 #[derive(Debug)]
 pub(super) struct BackgroundRelease {
     pub(super) key: OwnedKey,

@@ -1,4 +1,4 @@
-//! What the types promise, checked by the compiler.
+//! Properties of the public types, checked by the compiler.
 
 use tollgate::{
     Admission, ConcurrencyLimiter, Error, InvalidLimiter, Limiter, Permit, Reservation,
@@ -9,7 +9,7 @@ const fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 fn is_sent<T: Send>(_: &T) {}
 
 #[test]
-fn everything_can_be_shared_and_sent() {
+fn all_types_are_send_and_sync() {
     is_shared::<Limiter>();
     is_shared::<ConcurrencyLimiter>();
     is_shared::<Permit>();
@@ -24,7 +24,7 @@ fn everything_can_be_shared_and_sent() {
 }
 
 #[tokio::test]
-async fn what_is_over_redis_can_be_shared_and_its_futures_sent() {
+async fn redis_types_are_sync_and_their_futures_are_send() {
     use tollgate::redis;
 
     is_shared::<redis::Redis>();
@@ -32,7 +32,7 @@ async fn what_is_over_redis_can_be_shared_and_its_futures_sent() {
     is_shared::<redis::ConcurrencyLimiter>();
     is_shared::<redis::Permit>();
     is_shared::<redis::Reservation>();
-    // Nothing listens there, and nothing is asked.
+    // No server listens there, and no call is made.
     let options =
         redis::RedisOptions::new("redis://127.0.0.1:1", redis::KeyHashSecret::new([7; 16]));
     let server = redis::Redis::connect(options).await.unwrap();
@@ -54,7 +54,7 @@ fn an_error_is_small_enough_to_be_passed_around() {
 }
 
 #[test]
-fn the_simple_case_shows_no_type_parameter() {
+fn the_simple_case_needs_no_type_parameter() {
     struct Service {
         limiter: Limiter,
     }

@@ -1,4 +1,4 @@
-//! Several limits, several limiters: all or nothing.
+//! Several limits and several limiters: all are charged or none.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tollgate::{
 use crate::{clock, denied, secs};
 
 #[test]
-fn what_one_limit_refuses_no_other_is_charged_for() {
+fn if_one_limit_denies_no_limit_is_charged() {
     let limiter = Limiter::builder()
         .limit("loose", Rate::per_minute(100))
         .limit("log", SlidingLog::builder(100, Nanos::MINUTE))
@@ -32,7 +32,7 @@ fn what_one_limit_refuses_no_other_is_charged_for() {
 }
 
 #[test]
-fn the_denial_names_the_limit_to_wait_for_longest() {
+fn the_denial_names_the_limit_with_the_longest_wait() {
     let limiter = Limiter::builder()
         .limit("second", Rate::per_second(1))
         .limit("hour", Rate::per_hour(1))
@@ -48,7 +48,7 @@ fn the_denial_names_the_limit_to_wait_for_longest() {
 }
 
 #[test]
-fn limiters_beside_each_other_are_charged_together_or_not_at_all() {
+fn limiters_with_a_shared_table_are_all_charged_or_none() {
     let clock = clock();
     let users = Limiter::per_minute(2)
         .name("user")
@@ -80,7 +80,7 @@ fn limiters_beside_each_other_are_charged_together_or_not_at_all() {
     assert_eq!(
         denied(request("bob", 1_001)).limit(),
         "tokens",
-        "never outranks not yet"
+        "`Never` has precedence over a retry time"
     );
     let left = |limiter: &Limiter<_>, key| limiter.peek(key).unwrap().tightest().remaining;
     assert_eq!((left(&users, "carol"), left(&tokens, "carol")), (2, 1_000));
@@ -90,16 +90,16 @@ fn limiters_beside_each_other_are_charged_together_or_not_at_all() {
     );
 }
 
-/// Name, limit, what is left and what was charged of every limit.
-fn told(allowed: &BatchAdmission) -> Vec<(&str, u64, u64, u64)> {
-    let limits = allowed.limits();
+/// Name, remaining units, limit and charge of every limit.
+fn limits_of(admission: &BatchAdmission) -> Vec<(&str, u64, u64, u64)> {
+    let limits = admission.limits();
     limits
         .map(|s| (s.name, s.limit, s.remaining, s.charged))
         .collect()
 }
 
 #[test]
-fn asking_together_tells_where_every_limit_stands_and_can_be_taken_back() {
+fn check_all_reports_every_limit_and_can_be_refunded() {
     let clock = clock();
     let plan = Limiter::builder()
         .limit("minute", Rate::per_minute(10))
@@ -109,27 +109,30 @@ fn asking_together_tells_where_every_limit_stands_and_can_be_taken_back() {
         .unwrap();
     let tokens = Limiter::per_minute(1_000).name("tokens");
     let tokens = tokens.share_table_with(&plan).build().unwrap();
-    let asks = [
+    let items = [
         plan.for_key("alice").cost(2),
         tokens.for_key("team").cost(900),
     ];
-    let allowed = check_all(&asks).unwrap();
+    let admission = check_all(&items).unwrap();
     let expected = [
         ("minute", 10, 8, 2),
         ("log", 100, 98, 2),
         ("tokens", 1_000, 100, 900),
     ];
-    assert_eq!(told(&allowed), expected);
-    assert_eq!(allowed.tightest().name, "tokens");
-    assert_eq!(allowed.tightest().reset_after, secs(54));
-    assert_eq!(allowed.wait(), secs(0));
-    assert_eq!(allowed.parts().iter().map(Admission::cost).max(), Some(900));
+    assert_eq!(limits_of(&admission), expected);
+    assert_eq!(admission.tightest().name, "tokens");
+    assert_eq!(admission.tightest().reset_after, secs(54));
+    assert_eq!(admission.wait(), secs(0));
+    assert_eq!(
+        admission.parts().iter().map(Admission::cost).max(),
+        Some(900)
+    );
 
-    refund_all(&asks, allowed).unwrap();
-    let again = check_all(&asks).unwrap();
-    assert_eq!(told(&again), expected, "all of it was given back");
+    refund_all(&items, admission).unwrap();
+    let again = check_all(&items).unwrap();
+    assert_eq!(limits_of(&again), expected, "everything was refunded");
 
-    // Half a minute has given half of the tokens back already; that half is not given back again.
+    // Half of the tokens were refilled in half a minute; that half is not refunded.
     clock.advance(Nanos::from_secs(30));
     let mut parts = again.into_parts();
     tokens.refund("team", parts.pop().unwrap()).unwrap();
@@ -139,23 +142,23 @@ fn asking_together_tells_where_every_limit_stands_and_can_be_taken_back() {
 }
 
 #[test]
-fn a_refund_of_others_than_were_asked_is_refused() {
+fn a_refund_with_other_items_is_refused() {
     let one = Limiter::per_minute(5).clock(clock()).build().unwrap();
     let other = Limiter::per_minute(5)
         .share_table_with(&one)
         .build()
         .unwrap();
     let both = [one.for_key("a"), other.for_key("a")];
-    let allowed = check_all(&both).unwrap();
-    let refused = refund_all(&both[..1], allowed).unwrap_err();
+    let admission = check_all(&both).unwrap();
+    let refused = refund_all(&both[..1], admission).unwrap_err();
     assert!(matches!(refused, Error::Store(e) if e.kind() == StoreErrorKind::BadRequest));
-    let allowed = check_all(&both).unwrap();
-    assert!(refund_all::<tollgate::SystemClock>(&[], allowed).is_err());
+    let admission = check_all(&both).unwrap();
+    assert!(refund_all::<tollgate::SystemClock>(&[], admission).is_err());
     assert_eq!(one.peek("a").unwrap().tightest().remaining, 3);
 }
 
 #[test]
-fn asking_together_makes_sense_or_says_why_not() {
+fn invalid_batches_are_refused_with_the_reason() {
     let one = Limiter::per_minute(2).clock(clock()).build().unwrap();
     let other = Limiter::per_minute(2).clock(clock()).build().unwrap();
     let kind = |answer: Result<BatchAdmission, Error>| match answer {
@@ -179,13 +182,13 @@ fn asking_together_makes_sense_or_says_why_not() {
         Err(Error::KeyTooLong(_))
     ));
     assert_eq!(one.peek("b").unwrap().tightest().remaining, 2);
-    let nobody = check_all::<tollgate::SystemClock>(&[]).unwrap();
-    assert_eq!(nobody.limits().count(), 0);
-    refund_all::<tollgate::SystemClock>(&[], nobody).unwrap();
+    let empty = check_all::<tollgate::SystemClock>(&[]).unwrap();
+    assert_eq!(empty.limits().count(), 0);
+    refund_all::<tollgate::SystemClock>(&[], empty).unwrap();
 }
 
 #[test]
-fn limits_of_the_same_name_beside_each_other_stay_apart() {
+fn limits_with_the_same_name_in_one_table_have_separate_state() {
     let one = Limiter::per_minute(2).clock(clock()).build().unwrap();
     let other = Limiter::per_minute(2)
         .share_table_with(&one)
@@ -196,7 +199,7 @@ fn limits_of_the_same_name_beside_each_other_stay_apart() {
 }
 
 #[test]
-fn all_or_nothing_holds_when_threads_race() {
+fn i11_all_or_nothing_holds_when_threads_race() {
     let limiter = Limiter::builder()
         .limit("a", Rate::per_hour(500))
         .limit("b", Rate::per_hour(700))
@@ -223,7 +226,7 @@ fn all_or_nothing_holds_when_threads_race() {
 }
 
 #[test]
-fn limits_that_make_no_sense_are_refused_by_name() {
+fn invalid_limits_are_refused_with_the_reason() {
     let none = Limiter::builder().build().unwrap_err();
     assert_eq!(none, InvalidLimiter::NoLimits);
     let twice = Limiter::builder()

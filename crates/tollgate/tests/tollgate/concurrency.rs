@@ -1,4 +1,4 @@
-//! Permits: as many as there are places, and given back whatever happens.
+//! The concurrency limiter: permits are bounded and released in every case.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,86 +9,89 @@ use tollgate::{ConcurrencyLimiter, Error, InvalidLimiter, Nanos};
 use crate::{clock, denied, secs};
 
 #[test]
-fn a_place_is_free_again_when_its_permit_is_dropped() {
-    let gate = ConcurrencyLimiter::builder(3)
+fn a_dropped_permit_is_released() {
+    let limiter = ConcurrencyLimiter::builder(3)
         .clock(clock())
         .build()
         .unwrap();
-    let two = gate.acquire_n("a", 2).unwrap();
-    let one = gate.acquire("a").unwrap();
+    let two = limiter.acquire_n("a", 2).unwrap();
+    let one = limiter.acquire("a").unwrap();
     assert_eq!(
-        (gate.available_permits("a"), gate.available_permits("b")),
+        (
+            limiter.available_permits("a"),
+            limiter.available_permits("b")
+        ),
         (Ok(0), Ok(3))
     );
-    let full = denied(gate.acquire("a"));
+    let full = denied(limiter.acquire("a"));
     assert_eq!(
         (full.limit(), full.retry_after(), full.is_never()),
         ("concurrency", None, false)
     );
     assert_eq!(full.reset_after(), None);
-    let text = "limit \"concurrency\" has no room for 1 now: retry when somebody has left";
+    let text = "limit \"concurrency\" has no room for 1 now: retry when a permit is released";
     assert_eq!(full.to_string(), text);
     drop(two);
-    assert_eq!(gate.available_permits("a"), Ok(2));
+    assert_eq!(limiter.available_permits("a"), Ok(2));
     drop(one);
-    assert_eq!(gate.available_permits("a"), Ok(3));
-    assert!(denied(gate.acquire_n("a", 4)).is_never());
+    assert_eq!(limiter.available_permits("a"), Ok(3));
+    assert!(denied(limiter.acquire_n("a", 4)).is_never());
 }
 
 #[test]
-fn without_leases_a_permit_is_held_however_long_it_takes() {
+fn without_a_lease_a_permit_never_expires() {
     let clock = clock();
-    let gate = ConcurrencyLimiter::builder(1)
+    let limiter = ConcurrencyLimiter::builder(1)
         .clock(Arc::clone(&clock))
         .build()
         .unwrap();
-    let permit = gate.acquire("a").unwrap();
+    let permit = limiter.acquire("a").unwrap();
     clock.advance(Nanos::YEAR);
-    assert!(gate.acquire("a").is_err());
+    assert!(limiter.acquire("a").is_err());
     assert_eq!(permit.renew(), Ok(true));
 }
 
 #[test]
-fn a_lease_ends_by_itself_unless_it_is_renewed() {
+fn a_lease_expires_unless_it_is_renewed() {
     let clock = clock();
-    let gate = ConcurrencyLimiter::builder(1)
+    let limiter = ConcurrencyLimiter::builder(1)
         .lease(secs(30))
         .clock(Arc::clone(&clock))
         .build()
         .unwrap();
-    let slow = gate.acquire("a").unwrap();
+    let slow = limiter.acquire("a").unwrap();
     clock.advance(Nanos::from_secs(20));
     assert_eq!(slow.renew(), Ok(true));
-    assert_eq!(denied(gate.acquire("a")).retry_after(), Some(secs(30)));
+    assert_eq!(denied(limiter.acquire("a")).retry_after(), Some(secs(30)));
     clock.advance(Nanos::from_secs(30));
-    let next = gate.acquire("a").unwrap();
+    let next = limiter.acquire("a").unwrap();
     assert_eq!(slow.renew(), Ok(false));
     drop(slow);
     assert!(
-        gate.acquire("a").is_err(),
-        "a late permit gives back nobody else's place"
+        limiter.acquire("a").is_err(),
+        "an expired permit does not release the permit of another caller"
     );
     drop(next);
-    assert!(gate.acquire("a").is_ok());
+    assert!(limiter.acquire("a").is_ok());
 }
 
 #[test]
-fn a_panic_gives_the_place_back() {
-    let gate = ConcurrencyLimiter::builder(1)
+fn a_panic_releases_the_permit() {
+    let limiter = ConcurrencyLimiter::builder(1)
         .clock(clock())
         .build()
         .unwrap();
     let work = || {
-        let _permit = gate.acquire("a").unwrap();
+        let _permit = limiter.acquire("a").unwrap();
         panic!("the work failed");
     };
     assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
-    assert_eq!(gate.available_permits("a"), Ok(1));
+    assert_eq!(limiter.available_permits("a"), Ok(1));
 }
 
 #[test]
-fn never_more_inside_than_there_are_places() {
-    let gate = ConcurrencyLimiter::builder(3)
+fn concurrent_threads_never_hold_more_than_the_limit() {
+    let limiter = ConcurrencyLimiter::builder(3)
         .clock(clock())
         .build()
         .unwrap();
@@ -97,7 +100,7 @@ fn never_more_inside_than_there_are_places() {
         for _ in 0..6 {
             scope.spawn(|| {
                 for _ in 0..2_000 {
-                    let Ok(_permit) = gate.acquire("a") else {
+                    let Ok(_permit) = limiter.acquire("a") else {
                         continue;
                     };
                     let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
@@ -110,11 +113,11 @@ fn never_more_inside_than_there_are_places() {
     });
     assert!(most.load(Ordering::SeqCst) <= 3);
     assert!(entered.load(Ordering::SeqCst) > 0);
-    assert_eq!(gate.available_permits("a"), Ok(3));
+    assert_eq!(limiter.available_permits("a"), Ok(3));
 }
 
 #[test]
-fn gates_that_make_no_sense_cannot_be_built() {
+fn invalid_settings_cannot_be_built() {
     let error =
         |result: Result<ConcurrencyLimiter, InvalidLimiter>| result.unwrap_err().to_string();
     let text = "limit \"concurrency\": concurrency: 65537 is not valid: it is too large; the nearest valid value is 65536";

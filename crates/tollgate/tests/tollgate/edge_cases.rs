@@ -1,4 +1,4 @@
-//! What is promised to the nanosecond, and what happens at the edges.
+//! Exactness to the nanosecond, and edge cases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tollgate::{
 
 use crate::{clock, denied, millis, secs};
 
-/// Uses one limiter up, then asks a nanosecond before the promised time, and at it.
+/// Exhausts a limiter, then checks one nanosecond before `retry_after` and at `retry_after`.
 fn assert_retry_after_is_exact(
     name: &str,
     limiter: impl FnOnce(Arc<tollgate::ManualClock>) -> Limiter<Arc<tollgate::ManualClock>>,
@@ -34,7 +34,7 @@ fn assert_retry_after_is_exact(
 }
 
 #[test]
-fn after_exactly_the_promised_time_it_is_admitted_and_not_a_nanosecond_earlier() {
+fn i03_a_call_is_admitted_exactly_after_retry_after_and_not_a_nanosecond_earlier() {
     assert_retry_after_is_exact("token bucket", |clock| {
         Limiter::per_second(7)
             .burst(3)
@@ -101,7 +101,7 @@ fn zero_costs_nothing_and_a_limit_of_zero_denies_everything() {
 }
 
 #[test]
-fn more_than_the_burst_is_never_and_says_what_would_fit() {
+fn a_cost_above_the_burst_is_never_and_reports_the_maximum() {
     let limiter = Limiter::per_second(10)
         .burst(20)
         .clock(clock())
@@ -119,8 +119,8 @@ fn more_than_the_burst_is_never_and_says_what_would_fit() {
 }
 
 #[test]
-fn the_short_way_says_the_same_as_the_long_way() {
-    // The same bucket by itself, where a denial's numbers are computed, and beside another limit, where they are read.
+fn the_fast_path_returns_the_same_as_the_slow_path() {
+    // The same bucket alone, where the status of a denial is computed, and with another limit, where it is read.
     for overdraft in [0, 50] {
         for block in [1, 4] {
             let clock = clock();
@@ -154,7 +154,7 @@ fn the_short_way_says_the_same_as_the_long_way() {
 }
 
 #[test]
-fn a_clock_that_goes_back_mints_nothing() {
+fn a_clock_that_goes_back_gains_nothing() {
     let clock = clock();
     let limiter = Limiter::per_second(1)
         .burst(5)
@@ -168,12 +168,12 @@ fn a_clock_that_goes_back_mints_nothing() {
     assert_eq!(
         limiter.check_n("alice", 5),
         Ok(()),
-        "nor does it lock anybody out"
+        "and no key is locked out"
     );
 }
 
 #[test]
-fn a_long_key_is_an_error_and_neither_cut_nor_skipped() {
+fn a_long_key_is_an_error_and_neither_truncated_nor_skipped() {
     let limiter = Limiter::per_second(1).clock(clock()).build().unwrap();
     let longest = vec![b'x'; MAX_KEY_LEN];
     limiter.check(&longest).unwrap();
@@ -189,7 +189,7 @@ fn a_long_key_is_an_error_and_neither_cut_nor_skipped() {
 }
 
 #[test]
-fn a_full_table_keeps_denying_those_it_denies() {
+fn a_full_table_keeps_keys_that_are_denied() {
     let limiter = Limiter::per_hour(1)
         .keys(64)
         .clock(clock())
@@ -198,16 +198,16 @@ fn a_full_table_keeps_denying_those_it_denies() {
     limiter.check("victim").unwrap();
     let mut admitted = 0;
     for newcomer in 0..100_000_u32 {
-        // Whatever they are told, they must not push out a key that has used its hour.
+        // New keys must not evict a key that has used its quota.
         admitted += u32::from(limiter.check(newcomer.to_be_bytes()).is_ok());
     }
     assert!(limiter.check("victim").is_err());
-    assert!(admitted > 64, "the sketch admits newcomers where it can");
+    assert!(admitted > 64, "the sketch admits new keys where it can");
     assert!(limiter.usage().overflow_decisions > 0);
 }
 
 #[test]
-fn denials_read_in_plain_words() {
+fn denials_have_readable_messages() {
     let limiter = Limiter::per_second(4)
         .name("per-user")
         .clock(clock())

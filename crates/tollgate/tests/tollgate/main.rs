@@ -1,4 +1,4 @@
-//! The facade as its users see it. Time is handed in, and nobody sleeps.
+//! The library through its public interface. Tests control the clock and do not sleep.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use tollgate::{Denial, Error, ManualClock, Nanos, Timestamp};
 
-/// A clock that a test and its limiter share.
+/// A clock that a test shares with its limiter.
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)))
 }
 
-/// The denial, where nothing else will do.
+/// The denial of a result; panics on anything else.
 fn denied<T: std::fmt::Debug>(answer: Result<T, Error>) -> Denial {
     match answer {
         Err(Error::Denied(denied)) => denied,

@@ -1,4 +1,4 @@
-//! Each verb: what it charges, what it answers.
+//! Each operation: what it charges and what it returns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tollgate::{
 use crate::{clock, denied, millis, secs};
 
 #[test]
-fn spending_answers_where_every_limit_stands() {
+fn spend_returns_the_status_of_every_limit() {
     let limiter = Limiter::builder()
         .limit("minute", Rate::per_minute(60))
         .limit(
@@ -20,19 +20,19 @@ fn spending_answers_where_every_limit_stands() {
         .clock(clock())
         .build()
         .unwrap();
-    let allowed = limiter.spend("alice", 50).unwrap();
-    assert_eq!((allowed.cost(), allowed.wait()), (50, secs(0)));
-    let left: Vec<_> = allowed
+    let admission = limiter.spend("alice", 50).unwrap();
+    assert_eq!((admission.cost(), admission.wait()), (50, secs(0)));
+    let left: Vec<_> = admission
         .limits()
         .map(|s| (s.name, s.remaining, s.limit))
         .collect();
     assert_eq!(left, [("minute", 10, 60), ("hour", 50, 100)]);
-    assert_eq!(allowed.tightest().name, "minute");
-    assert_eq!(allowed.tightest().reset_after, secs(50));
+    assert_eq!(admission.tightest().name, "minute");
+    assert_eq!(admission.tightest().reset_after, secs(50));
 }
 
 #[test]
-fn peeking_changes_nothing() {
+fn peek_changes_nothing() {
     let limiter = Limiter::per_minute(10).clock(clock()).build().unwrap();
     for _ in 0..20 {
         let peeked = limiter.peek_n("alice", 10).unwrap();
@@ -45,7 +45,7 @@ fn peeking_changes_nothing() {
 }
 
 #[test]
-fn taking_takes_what_there_is_and_the_same_from_every_limit() {
+fn take_up_to_spends_what_is_available_on_every_limit() {
     let limiter = Limiter::builder()
         .limit("minute", Rate::per_minute(60))
         .limit("log", SlidingLog::builder(45, Nanos::HOUR))
@@ -56,13 +56,13 @@ fn taking_takes_what_there_is_and_the_same_from_every_limit() {
     let rest = limiter.take_up_to("alice", 30).unwrap();
     assert_eq!(rest.cost(), 15);
     let left: Vec<_> = rest.limits().map(|s| s.remaining).collect();
-    assert_eq!(left, [15, 0], "what one limit lacks, the other keeps");
+    assert_eq!(left, [15, 0], "both limits are charged the same");
     assert_eq!(denied(limiter.take_up_to("alice", 30)).limit(), "log");
     assert_eq!(limiter.take_up_to("bob", 0).unwrap().cost(), 0);
 }
 
 #[test]
-fn charging_never_denies_and_stops_at_the_overdraft() {
+fn charge_never_denies_and_stops_at_the_overdraft() {
     let clock = clock();
     let builder = Limiter::per_second(10).overdraft(5);
     let limiter = builder.clock(Arc::clone(&clock)).build().unwrap();
@@ -78,22 +78,22 @@ fn charging_never_denies_and_stops_at_the_overdraft() {
 }
 
 #[test]
-fn a_refund_gives_back_what_refill_has_not() {
+fn a_refund_returns_only_what_was_not_refilled() {
     let clock = clock();
     let limiter = Limiter::per_second(10)
         .clock(Arc::clone(&clock))
         .build()
         .unwrap();
-    let allowed = limiter.spend("alice", 10).unwrap();
+    let admission = limiter.spend("alice", 10).unwrap();
     clock.advance(millis(300));
-    limiter.refund("alice", allowed).unwrap();
+    limiter.refund("alice", admission).unwrap();
     assert_eq!(limiter.peek("alice").unwrap().tightest().remaining, 10);
     limiter.check_n("alice", 10).unwrap();
-    assert!(limiter.check("alice").is_err(), "ten, and not thirteen");
+    assert!(limiter.check("alice").is_err(), "ten units, not thirteen");
 }
 
 #[test]
-fn a_reservation_is_settled_at_the_real_cost() {
+fn a_reservation_is_settled_at_the_actual_cost() {
     let limiter = Limiter::per_minute(1_000)
         .overdraft(500)
         .clock(clock())
@@ -110,7 +110,7 @@ fn a_reservation_is_settled_at_the_real_cost() {
     assert_eq!(
         left(),
         0,
-        "more than estimated is charged although it is not there"
+        "the difference is charged although it is not available"
     );
     assert_eq!(
         denied(limiter.check("team")).retry_after(),
@@ -119,14 +119,14 @@ fn a_reservation_is_settled_at_the_real_cost() {
 }
 
 #[test]
-fn a_lost_reservation_stays_charged() {
+fn a_dropped_reservation_stays_charged() {
     let limiter = Limiter::per_minute(1_000).clock(clock()).build().unwrap();
     drop(limiter.reserve("team", 800).unwrap());
     assert_eq!(limiter.peek("team").unwrap().tightest().remaining, 200);
 }
 
 #[test]
-fn a_queue_is_no_to_check_and_a_place_to_spend() {
+fn a_queue_denies_check_and_gives_spend_a_slot() {
     let clock = clock();
     let queue = LeakyBucket::queue(Rate::per_second(10)).burst(2);
     let builder = Limiter::builder().limit("queue", queue);
@@ -170,7 +170,7 @@ fn keys_of_parts_cannot_be_imitated() {
 }
 
 #[test]
-fn a_forgotten_key_starts_afresh() {
+fn a_reset_key_has_its_full_quota() {
     let limiter = Limiter::builder()
         .limit("hour", Rate::per_hour(1))
         .limit("log", SlidingLog::builder(1, Nanos::HOUR))
@@ -184,7 +184,7 @@ fn a_forgotten_key_starts_afresh() {
 }
 
 #[test]
-fn any_algorithm_can_be_asked_for_everything() {
+fn every_algorithm_supports_every_operation() {
     let token = TokenBucket::builder(Rate::per_minute(10)).build().unwrap();
     let limiter = Limiter::builder()
         .limit("built", token)

@@ -9,7 +9,7 @@ use tollgate::{
 use crate::{clock, denied, millis};
 
 #[test]
-fn the_same_name_and_algorithm_go_on_with_their_state() {
+fn a_limit_with_the_same_name_and_algorithm_keeps_its_state() {
     let window = |limit| FixedWindow::builder(limit, Window::Epoch(Nanos::HOUR));
     let log = |limit| SlidingLog::builder(limit, Nanos::HOUR);
     let counter = |limit| SlidingCounter::builder(limit, Nanos::HOUR);
@@ -48,9 +48,9 @@ fn the_same_name_and_algorithm_go_on_with_their_state() {
     assert!(limiter.check("alice").is_err());
 }
 
-/// The counts used to be read under the new window as they were, so a key that had used its hour was new to the minute.
+/// Once the counts were read with the new window, so a key that had used its hour had a full minute.
 #[test]
-fn a_sliding_counter_of_another_length_goes_on_with_its_estimate() {
+fn a_sliding_counter_with_another_window_keeps_its_estimate() {
     let clock = clock();
     let limiter = Limiter::builder()
         .limit("rate", SlidingCounter::builder(100, Nanos::HOUR))
@@ -64,11 +64,11 @@ fn a_sliding_counter_of_another_length_goes_on_with_its_estimate() {
     let left = |key| limiter.peek(key).unwrap().tightest().remaining;
     assert_eq!((left("alice"), left("bob")), (40, 100));
     clock.advance(Nanos::from_secs(120));
-    assert_eq!(left("alice"), 100, "it is the minute's now");
+    assert_eq!(left("alice"), 100, "the new window has passed");
 }
 
 #[test]
-fn another_algorithm_or_another_name_starts_afresh() {
+fn another_algorithm_or_another_name_starts_empty() {
     let limiter = Limiter::per_hour(5).clock(clock()).build().unwrap();
     limiter.check_n("alice", 5).unwrap();
     limiter
@@ -85,13 +85,13 @@ fn another_algorithm_or_another_name_starts_afresh() {
     assert_eq!(
         limiter.check_n("alice", 5),
         Ok(()),
-        "a name that was gone is a new limit"
+        "a removed name starts empty"
     );
     assert_eq!(denied(limiter.check("alice")).limit(), Limits::UNNAMED);
 }
 
 #[test]
-fn a_smaller_quota_does_not_forgive_what_a_larger_one_has_lent() {
+fn a_smaller_quota_does_not_forgive_debt_of_a_larger_one() {
     let clock = clock();
     let limiter = Limiter::per_minute(60)
         .clock(Arc::clone(&clock))
@@ -113,7 +113,7 @@ fn a_smaller_quota_does_not_forgive_what_a_larger_one_has_lent() {
 }
 
 #[test]
-fn limits_that_cannot_be_honoured_leave_those_in_force() {
+fn invalid_limits_leave_the_current_ones() {
     let limiter = Limiter::per_hour(5).clock(clock()).build().unwrap();
     let copy = limiter.clone();
     assert!(limiter.replace(Limits::new()).is_err());
@@ -129,12 +129,12 @@ fn limits_that_cannot_be_honoured_leave_those_in_force() {
     assert_eq!(
         copy.peek("alice").unwrap().tightest().limit,
         6,
-        "clones are one limiter"
+        "clones share their limits"
     );
 }
 
 #[test]
-fn a_charge_is_given_back_only_to_the_limit_it_was_made_on() {
+fn a_charge_is_refunded_only_to_the_limit_it_was_made_on() {
     let limiter = Limiter::per_hour(10).clock(clock()).build().unwrap();
     let bucket = limiter.spend("alice", 5).unwrap();
     let reserved = limiter.reserve("alice", 5).unwrap();
@@ -151,7 +151,7 @@ fn a_charge_is_given_back_only_to_the_limit_it_was_made_on() {
 }
 
 #[test]
-fn replacing_while_others_ask_never_admits_more_than_the_largest() {
+fn replace_under_load_never_admits_more_than_the_largest_limit() {
     let limiter = Limiter::per_hour(300).clock(clock()).build().unwrap();
     let admitted: u32 = std::thread::scope(|scope| {
         let ask = || {
@@ -161,7 +161,7 @@ fn replacing_while_others_ask_never_admits_more_than_the_largest() {
         };
         let asking: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
         for n in 0..200 {
-            // The time of one unit stays the same, so that what was admitted can be counted in units.
+            // The interval of one unit stays the same, so that admitted units can be counted.
             let burst = 200 + n % 101;
             let bucket = TokenBucket::builder(Rate::per_hour(300)).burst(burst);
             limiter.replace(Limits::from_limit(bucket)).unwrap();

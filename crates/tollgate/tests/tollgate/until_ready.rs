@@ -1,4 +1,4 @@
-//! Waiting without a thread, under tokio's paused time.
+//! `until_ready`, with tokio's paused time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tollgate::{Clock, Error, LeakyBucket, Limiter, Rate, Timestamp};
 
 use crate::{denied, secs};
 
-/// Tokio's clock as ours, so that both stand still and move together.
+/// Tokio's clock as the clock of a limiter, so that both are paused and advance together.
 struct TokioClock(Instant);
 
 impl TokioClock {
@@ -31,7 +31,7 @@ fn a_second_each() -> Limiter<TokioClock> {
         .unwrap()
 }
 
-/// How long something takes, in whole milliseconds of paused time.
+/// The duration of a future in milliseconds of paused time.
 async fn took<T>(work: impl Future<Output = T>) -> (T, u128) {
     let began = Instant::now();
     let done = work.await;
@@ -39,7 +39,7 @@ async fn took<T>(work: impl Future<Output = T>) -> (T, u128) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_as_long_as_it_must() {
+async fn it_waits_until_the_units_are_available() {
     let limiter = Limiter::per_second(10)
         .burst(4)
         .clock(TokioClock::start())
@@ -52,7 +52,7 @@ async fn it_waits_as_long_as_it_must() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_for_one_key_go_in_the_order_they_came() {
+async fn waiters_of_one_key_are_admitted_in_order() {
     let limiter = a_second_each();
     limiter.check("a").unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -87,14 +87,14 @@ async fn a_large_cost_is_not_overtaken_by_small_ones() {
     let mut small = Box::pin(limiter.until_ready("a"));
     assert!(
         timeout(secs(2), &mut small).await.is_err(),
-        "two are there, but not its turn"
+        "two units are available, but the first waiter needs more"
     );
     assert_eq!(took(large).await.1, 1_000);
     assert_eq!(took(small).await.1, 1_000);
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_keys_are_not_held_up() {
+async fn waiters_of_other_keys_are_not_delayed() {
     let limiter = a_second_each();
     limiter.check("a").unwrap();
     let mut slow = Box::pin(limiter.until_ready("a"));
@@ -103,8 +103,8 @@ async fn other_keys_are_not_held_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_a_wait_at_any_time_charges_nothing_and_lets_the_next_forward() {
-    for patience in [0, 1, 500, 999, 1_000, 1_500] {
+async fn dropping_a_wait_charges_nothing_and_lets_the_next_waiter_proceed() {
+    for timeout_ms in [0, 1, 500, 999, 1_000, 1_500] {
         let limiter = a_second_each();
         limiter.check("a").unwrap();
         let mut first = Some(Box::pin(limiter.until_ready("a")));
@@ -119,9 +119,9 @@ async fn dropping_a_wait_at_any_time_charges_nothing_and_lets_the_next_forward()
                 .await
                 .is_err()
         );
-        tokio::time::advance(Duration::from_millis(patience)).await;
-        // Whoever stands first, and whoever stands behind, leaves without having been admitted.
-        drop(if patience % 2 == 0 {
+        tokio::time::advance(Duration::from_millis(timeout_ms)).await;
+        // The first and the second waiter are dropped before they are admitted.
+        drop(if timeout_ms % 2 == 0 {
             first.take()
         } else {
             second.take()
@@ -129,21 +129,21 @@ async fn dropping_a_wait_at_any_time_charges_nothing_and_lets_the_next_forward()
         let next = first.or(second).unwrap();
         let began = Instant::now();
         next.await.unwrap();
-        let rest = u128::from(1_000_u64.saturating_sub(patience));
+        let rest = u128::from(1_000_u64.saturating_sub(timeout_ms));
         assert!(
             began.elapsed().as_millis() <= rest + 1,
-            "after {patience} ms"
+            "after {timeout_ms} ms"
         );
         let left = denied(limiter.check("a")).retry_after().unwrap();
         assert!(
             left > Duration::from_millis(997),
-            "one was charged, and once: {left:?}"
+            "exactly one unit was charged: {left:?}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_place_in_a_queue_is_given_back() {
+async fn a_cancelled_slot_in_a_queue_is_released() {
     let queue = LeakyBucket::queue(Rate::per_second(1)).burst(5);
     let builder = Limiter::builder().limit("queue", queue);
     let limiter = builder.clock(TokioClock::start()).build().unwrap();
@@ -155,15 +155,15 @@ async fn a_cancelled_place_in_a_queue_is_given_back() {
                 .is_err()
         );
     }
-    let (allowed, time) = took(limiter.until_ready("a")).await;
+    let (admission, time) = took(limiter.until_ready("a")).await;
     assert!(
-        allowed.is_ok() && time <= 1_000,
-        "{time} ms: nobody else is in the queue"
+        admission.is_ok() && time <= 1_000,
+        "{time} ms: the queue is empty"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_are_told_so_at_once_and_leaving_makes_room() {
+async fn too_many_waiters_get_an_error_and_leaving_makes_room() {
     let builder = Limiter::per_second(1).max_waiting(2);
     let limiter = builder.clock(TokioClock::start()).build().unwrap();
     limiter.check("a").unwrap();
@@ -175,20 +175,20 @@ async fn too_many_are_told_so_at_once_and_leaving_makes_room() {
     assert_eq!(third, Error::TooManyWaiting { most: 2 });
     assert_eq!(
         third.to_string(),
-        "2 callers are waiting already, the most that may"
+        "too many callers are waiting: at most 2 may"
     );
     drop(first);
     assert!(limiter.until_ready("b").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn jitter_spreads_those_who_wait() {
+async fn jitter_delays_waiters() {
     let builder = Limiter::per_second(1).jitter(secs(10));
     let limiter = builder.clock(TokioClock::start()).build().unwrap();
     limiter.check("a").unwrap();
-    let (allowed, time) = took(limiter.until_ready("a")).await;
+    let (admission, time) = took(limiter.until_ready("a")).await;
     assert!(
-        allowed.is_ok() && (1_000..=11_001).contains(&time),
+        admission.is_ok() && (1_000..=11_001).contains(&time),
         "{time} ms"
     );
 }

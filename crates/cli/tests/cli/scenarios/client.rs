@@ -1,4 +1,4 @@
-//! A client that asks over one connection and understands what it is told. Must not know: whom it asks, what goes wrong.
+//! An HTTP client with one connection that parses check responses. Must not know: which server it calls, which fault is injected.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tollgate_testkit::history::{RecordedReply, RecordedVerdict, ReportedQuota};
 
-/// A server that says nothing for so long is gone.
+/// The timeout of a connection and of each read.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An answer.
+/// A parsed response.
 #[derive(Debug)]
 pub(super) struct CheckResponse {
     pub(super) status: u16,
@@ -19,7 +19,7 @@ pub(super) struct CheckResponse {
 }
 
 impl CheckResponse {
-    /// A field of its head.
+    /// The value of a header field.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find_map(|line| {
             let (found, value) = line.split_once(':')?;
@@ -27,13 +27,13 @@ impl CheckResponse {
         })
     }
 
-    /// Whether it was decided without the store.
+    /// Whether the server decided without the store.
     pub(super) fn is_degraded(&self) -> bool {
         let said = self.body["degraded"].as_array();
         said.is_some_and(|said| said.iter().any(|word| word == "store"))
     }
 
-    /// For the history.
+    /// The response as a record of the history.
     pub(super) fn to_recorded(&self) -> RecordedReply {
         let nanos = |millis: &Value| Some(millis.as_u64()? * 1_000_000);
         let limit = &self.body["limits"][0];
@@ -71,12 +71,12 @@ impl Client {
         }
     }
 
-    /// Asks for one unit under a key.
+    /// Checks one unit on a key.
     pub(super) fn check(&mut self, key: &str) -> Option<CheckResponse> {
         self.post("/v1/check", &format!(r#"{{"key": "{key}"}}"#))
     }
 
-    /// Nothing if there is nobody, or who is there does not answer.
+    /// Sends a request. Returns `None` if the server is gone or does not answer.
     pub(super) fn post(&mut self, target: &str, body: &str) -> Option<CheckResponse> {
         let answer = self.try_post(target, body);
         if answer.is_none() {

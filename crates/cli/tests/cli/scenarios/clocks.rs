@@ -1,4 +1,4 @@
-//! S-26 and S-27: wall clocks that jump, and servers that do not agree on the time. Only the clock of Redis decides.
+//! S-26 and S-27: wall clocks that jump, and servers with different times. Decisions use only the clock of Redis.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use super::{
 
 /// Three servers whose clocks differ by five seconds and by a day.
 #[test]
-fn s_27_servers_that_do_not_agree_on_the_time_have_one_quota() {
-    let _alone = run_exclusively();
+fn s_27_servers_with_different_clocks_share_one_quota() {
+    let _exclusive = run_exclusively();
     let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let proxy = Proxy::seeded(node.address(), seed(27));
     let clock = |ahead: i64| {
@@ -40,16 +40,16 @@ fn s_27_servers_that_do_not_agree_on_the_time_have_one_quota() {
         Server::start_with_overrides(nature, &proxy.url(), 3, POLICY, &[LONG_DEADLINE])
     };
     let servers: Vec<Server> = clocks.iter().map(start).collect();
-    let rig = TestFleet {
+    let fleet = TestFleet {
         node,
         proxy,
         servers,
     };
-    let primed = rig.prime("alice");
-    let load = Load::start(&addresses(&rig.servers), 2, &["alice"]);
+    let primed = fleet.prime("alice");
+    let load = Load::start(&addresses(&fleet.servers), 2, &["alice"]);
     load.wait_for_answers(LIMIT + 60);
     let history = load.end();
-    spends_exactly(&history, "alice", bucket(), rig.state() - primed).unwrap();
+    spends_exactly(&history, "alice", bucket(), fleet.state() - primed).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     denials(&history, bucket(), 1).unwrap();
     ScenarioOutcome::of("S-27 clocks that differ")
@@ -60,8 +60,8 @@ fn s_27_servers_that_do_not_agree_on_the_time_have_one_quota() {
 
 /// The clock of Redis jumps an hour ahead, a day back, and to 1970.
 #[test]
-fn s_26_when_the_clock_of_redis_jumps_at_most_one_burst_is_minted() {
-    let _alone = run_exclusively();
+fn s_26_when_the_clock_of_redis_jumps_at_most_one_burst_is_gained() {
+    let _exclusive = run_exclusively();
     let _unused = seed(26);
     let now = std::process::Command::new("date")
         .arg("+%s")
@@ -92,11 +92,11 @@ fn s_26_when_the_clock_of_redis_jumps_at_most_one_burst_is_minted() {
     };
     assert_eq!(spend(LIMIT + 10), LIMIT, "the clock stands still");
     clock.set_back(Duration::from_hours(24));
-    assert_eq!(spend(20), 0, "a jump back mints nothing");
+    assert_eq!(spend(20), 0, "a jump back gains nothing");
     clock.set_back(Duration::from_secs(now - 86_400));
     assert_eq!(spend(20), 0, "not even one to 1970");
     clock.advance(Duration::from_secs(now) + Duration::from_hours(48));
-    // Denials are remembered for as long as they were true; ours are, by a clock that did not jump.
+    // Cached denials still hold, because the clock of the servers did not jump.
     let minted = spend(LIMIT + 10);
     assert!(minted <= LIMIT, "{minted}");
     let worst = bound(&recorder.so_far(), &Allowance::of(bucket()).jumps_ahead(1)).unwrap();

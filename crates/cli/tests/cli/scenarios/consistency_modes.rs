@@ -1,5 +1,5 @@
-//! The other consistencies with three servers on one Redis: `leased` admits never more than the limit, whoever is killed or
-//! frozen, and `async` never more than its printed bound.
+//! `consistency: leased` and `async` with three servers on one Redis. `leased` never admits more than the limit, also if
+//! servers are killed or frozen. `async` never admits more than the bound that `explain` prints.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ const LEASED: &str =
 const ASYNC: &str =
     "limits: [{ name: per-key, key: header.x-api-key, rate: 300/h, consistency: async 1s }]";
 
-/// Longer than a slice lives.
+/// Longer than the lease of a slice.
 const LEASE: Duration = Duration::from_millis(4_500);
 
 #[test]
-fn s_00_three_servers_with_slices_admit_never_more_than_the_limit() {
-    let _alone = run_exclusively();
-    let rig = TestFleet::start_with_policy(LEASED, 3, &[LONG_DEADLINE], seed(1));
-    let load = rig.load(3, &["alice"]);
+fn s_00_three_servers_with_leases_never_admit_more_than_the_limit() {
+    let _exclusive = run_exclusively();
+    let fleet = TestFleet::start_with_policy(LEASED, 3, &[LONG_DEADLINE], seed(1));
+    let load = fleet.load(3, &["alice"]);
     load.wait_for_answers(LIMIT * 3);
     let history = load.end();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     let speed = availability(&history, SLACK * 20).unwrap();
-    // What is out in slices may be missing, and is not much.
+    // Units in unused leases are not admitted; they are fewer than half.
     assert!(worst.admitted >= LIMIT / 2, "{worst:?}");
-    let calls = rig.proxy.counters().commands("EVALSHA");
+    let calls = fleet.proxy.counters().commands("EVALSHA");
     let asked = history.records.len() as u64;
     println!("{worst:?}: {calls} calls for {asked} questions");
     assert!(
@@ -44,23 +44,23 @@ fn s_00_three_servers_with_slices_admit_never_more_than_the_limit() {
         .tell();
 }
 
-/// What a node held when it was killed counts as spent; what one held that was frozen is not spent after its lease.
+/// The lease of a killed node counts as spent. A frozen node does not spend its lease after it has expired.
 #[test]
-fn s_24_s_25_slices_of_a_server_that_is_killed_or_frozen_are_never_spent_twice() {
-    let _alone = run_exclusively();
-    let mut rig = TestFleet::start_with_policy(LEASED, 3, &[LONG_DEADLINE], seed(24));
-    let each: Vec<Load> = addresses(&rig.servers)
+fn s_24_s_25_leases_of_a_killed_or_frozen_server_are_never_spent_twice() {
+    let _exclusive = run_exclusively();
+    let mut fleet = TestFleet::start_with_policy(LEASED, 3, &[LONG_DEADLINE], seed(24));
+    let each: Vec<Load> = addresses(&fleet.servers)
         .iter()
         .map(|server| Load::start(&[*server], 2, &["alice"]))
         .collect();
     each.iter().for_each(|load| load.wait_for_answers(25));
-    rig.servers[2].freeze();
+    fleet.servers[2].freeze();
     each[0].wait_for_answers(40);
-    rig.servers[1].kill();
+    fleet.servers[1].kill();
     let frozen = monotonic();
     until("leases have ended", || since(frozen) > LEASE);
     each[0].wait_for_answers(60);
-    rig.servers[2].thaw();
+    fleet.servers[2].thaw();
     each[2].wait_for_answers(60);
     each[0].wait_for_answers(60);
     let [mut first, killed, thawed] =
@@ -77,16 +77,16 @@ fn s_24_s_25_slices_of_a_server_that_is_killed_or_frozen_are_never_spent_twice()
 }
 
 #[test]
-fn s_00_three_servers_that_reconcile_stay_within_the_printed_bound() {
-    let _alone = run_exclusively();
-    let rig = TestFleet::start_with_policy(ASYNC, 3, &[LONG_DEADLINE], seed(1));
-    let load = rig.load(3, &["alice"]);
+fn s_00_three_servers_with_async_counting_stay_within_the_printed_bound() {
+    let _exclusive = run_exclusively();
+    let fleet = TestFleet::start_with_policy(ASYNC, 3, &[LONG_DEADLINE], seed(1));
+    let load = fleet.load(3, &["alice"]);
     load.wait_for_answers(LIMIT * 4);
     let history = load.end();
     let allowed = Allowance::of(bucket()).reconciled_by(3, Duration::from_secs(1));
     let worst = bound(&history, &allowed).unwrap();
     let speed = availability(&history, SLACK * 20).unwrap();
-    let calls = rig.proxy.counters().commands("EVALSHA");
+    let calls = fleet.proxy.counters().commands("EVALSHA");
     let asked = history.records.len() as u64;
     println!("{worst:?}: {calls} calls for {asked} questions");
     assert!(calls * 5 < asked, "{calls} calls for {asked} questions");

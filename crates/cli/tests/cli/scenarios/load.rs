@@ -1,4 +1,4 @@
-//! Clients on threads of their own that go on asking while a fault comes and goes, and write down what they are answered.
+//! Load: clients on threads that send checks during a fault and record the responses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tollgate_testkit::redis::until;
 
 use super::client::Client;
 
-/// A client asks again so long after it was answered: together a few hundred a second, which a busy machine bears.
+/// The pause of a client between two requests. All clients together send a few hundred requests per second.
 const PACE: Duration = Duration::from_millis(5);
 
-/// Clients that run until they are told to stop.
+/// Clients that run until `end`.
 pub(super) struct Load {
     is_over: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
@@ -23,7 +23,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// `each` clients of every server, all of which ask under the keys in turn.
+    /// Starts `each` clients per server. Each client uses the keys in turn.
     pub(super) fn start(servers: &[SocketAddr], each: usize, keys: &[&str]) -> Self {
         let mut load = Self {
             is_over: Arc::default(),
@@ -56,7 +56,7 @@ impl Load {
         load
     }
 
-    /// Waits until so many more were answered.
+    /// Waits for this many further responses.
     pub(super) fn wait_for_answers(&self, rounds: u64) {
         let goal = self.rounds.load(Ordering::Relaxed) + rounds;
         until("the load goes on", || {
@@ -64,7 +64,7 @@ impl Load {
         });
     }
 
-    /// Waits until so many in a row were decided by the store.
+    /// Waits until this many requests in a row were decided by the store.
     pub(super) fn until_decided_by_the_store(&self, in_a_row: usize) {
         until("the store decides again", || {
             let history = self.recorder.so_far();
@@ -73,7 +73,7 @@ impl Load {
         });
     }
 
-    /// Waits until so many in a row were decided without it.
+    /// Waits until this many requests in a row were decided without the store.
     pub(super) fn until_decided_without(&self, in_a_row: usize) {
         until("servers decide by themselves", || {
             let history = self.recorder.so_far();
@@ -95,7 +95,7 @@ impl Load {
     }
 }
 
-/// One unit, and what came of it is written down.
+/// Checks one unit and records the response.
 pub(super) fn ask(client: &mut Client, key: &str, recorder: &Recorder) {
     let asked = recorder.ask();
     let said = match client.check(key) {

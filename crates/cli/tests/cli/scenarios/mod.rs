@@ -1,5 +1,5 @@
-//! Scenarios with whole server processes: one to three `tollgate serve --redis` behind a fault proxy, asked over HTTP while
-//! something goes wrong. What every client was answered is held against the promises and against what Redis has.
+//! Fault scenarios with server processes: `tollgate serve --redis` behind a fault proxy, under load over HTTP. The recorded
+//! responses are checked against the guarantees and against the state in Redis.
 
 mod client;
 mod clocks;
@@ -29,30 +29,30 @@ use tollgate_testkit::redis::{RedisNode, ServerProgram};
 use self::load::Load;
 use self::server::Server;
 
-/// What a decision may wait for Redis here: more than the usual 15 ms, because the machine is shared.
+/// The Redis deadline of the scenarios. It is longer than the default of 15 ms, because test machines are shared.
 const DEADLINE: Duration = Duration::from_millis(100);
 const DEADLINE_SET: &str = "--redis-deadline=100ms";
-/// Where the store is to decide everything: longer than any machine takes.
+/// For scenarios in which the store must decide everything: longer than any machine takes.
 const LONG_DEADLINE: &str = "--redis-deadline=10s";
-/// What the machine and HTTP may add where it is shared with others; a quiet one adds a few milliseconds. A hang is seconds.
+/// The time that HTTP and a shared machine may add. A quiet machine adds a few milliseconds; a hang takes seconds.
 const SLACK: Duration = Duration::from_millis(300);
-/// The promise of two seconds, and what the machine adds.
+/// The guaranteed recovery of two seconds, plus what the machine adds.
 const RECOVERY_TIME: Duration = Duration::from_secs(3);
 
-/// Resets are told in whole milliseconds, and a denial that is remembered counts from when the store was asked: in nanoseconds.
+/// The tolerance of reset times in nanoseconds: resets are in milliseconds, and cached denials count from the store call.
 const PRECISION: u64 = 100_000_000;
 
-/// Units in an hour, all of which may be spent at once.
+/// Units per hour, and the burst.
 const LIMIT: u64 = 300;
 const POLICY: &str = "limits: [{ name: per-key, key: header.x-api-key, rate: 300/h }]";
 
-/// Scenarios run one after the other: each starts several servers, and times are promised.
+/// Runs scenarios one after the other, because each starts several servers and checks times.
 fn run_exclusively() -> MutexGuard<'static, ()> {
     static HEAVY: Mutex<()> = Mutex::new(());
     HEAVY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One Redis, a proxy before it, and servers that share it.
+/// One Redis, a fault proxy in front of it, and servers that share it.
 struct TestFleet {
     node: RedisNode,
     proxy: Proxy,
@@ -60,7 +60,7 @@ struct TestFleet {
 }
 
 impl TestFleet {
-    /// With so many servers, which are given these settings.
+    /// Starts `count` servers with these settings.
     fn start(count: usize, settings: &[&str], seed: u64) -> Self {
         Self::start_with_policy(POLICY, count, settings, seed)
     }
@@ -90,12 +90,12 @@ impl TestFleet {
         Load::start(&addresses(&self.servers), each, keys)
     }
 
-    /// The state of the only bucket that there is: an instant in nanoseconds.
+    /// The state of the single bucket: an instant in nanoseconds.
     fn state(&self) -> u64 {
         state(&self.node).unwrap()
     }
 
-    /// Spends one unit, so that the bucket is not full from now on, and says what Redis has for it.
+    /// Spends one unit, so that the bucket is not full, and returns its state in Redis.
     fn prime(&self, key: &str) -> u64 {
         let answer = client::Client::new(self.servers[0].http)
             .check(key)
@@ -114,7 +114,7 @@ fn addresses(servers: &[Server]) -> Vec<SocketAddr> {
     servers.iter().map(|server| server.http).collect()
 }
 
-/// The state of the only bucket on a server, if it has one.
+/// The state of the single bucket on a Redis, if it has one.
 fn state(node: &RedisNode) -> Option<u64> {
     let names = node.ask(&["KEYS", "tg1:*"]);
     let states = names.lines().filter_map(|name| {
@@ -133,7 +133,7 @@ fn bucket() -> Bucket {
     }
 }
 
-/// What holds whatever went wrong: everybody was answered in time, within the bound, and was told what fits together.
+/// Checks what every fault must preserve: timely responses, the bound, and consistent numbers.
 fn judge(history: &History, allowance: &Allowance) -> (WorstWindow, AvailabilityBounds) {
     let speed = availability(history, DEADLINE + SLACK).unwrap();
     let worst = bound(history, allowance).unwrap();

@@ -1,4 +1,4 @@
-//! S-01 to S-04 with whole servers: Redis is killed, comes back empty, is not there yet, or hangs.
+//! S-01 to S-04 with server processes: Redis is killed, restarts empty, is missing at startup, or hangs.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
     DEADLINE_SET, POLICY, RECOVERY_TIME, TestFleet, bucket, judge, outcome, run_exclusively,
 };
 
-/// From the fault until everybody decides by themselves: five calls that end at once, and what a busy machine adds.
+/// The time from the fault until all servers decide by themselves: five failed calls, plus what a busy machine adds.
 const DETECTION_TIME: Duration = Duration::from_millis(500);
 
 fn nanos(duration: Duration) -> u64 {
@@ -21,20 +21,20 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 #[test]
-fn s_01_when_redis_is_killed_under_load_everybody_is_answered_in_time() {
-    let _alone = run_exclusively();
-    let mut rig = TestFleet::start(2, &[DEADLINE_SET], seed(1));
-    let load = rig.load(3, &["alice", "bob", "carol"]);
+fn s_01_when_redis_is_killed_under_load_all_requests_are_answered_in_time() {
+    let _exclusive = run_exclusively();
+    let mut fleet = TestFleet::start(2, &[DEADLINE_SET], seed(1));
+    let load = fleet.load(3, &["alice", "bob", "carol"]);
     load.wait_for_answers(100);
-    rig.node.kill();
+    fleet.node.kill();
     let killed = monotonic();
     load.until_decided_without(30);
-    until("everybody has long noticed", || {
+    until("all servers have detected the outage", || {
         since(killed) > DETECTION_TIME * 2
     });
     load.wait_for_answers(100);
     let ended = monotonic();
-    for server in &rig.servers {
+    for server in &fleet.servers {
         assert!(server.is_degraded() && server.is_ready());
         assert!(server.metric("tollgate_breaker_openings_total") >= 1.0);
         assert!(server.metric("tollgate_local_decisions_total") > 0.0);
@@ -42,20 +42,20 @@ fn s_01_when_redis_is_killed_under_load_everybody_is_answered_in_time() {
     }
     let history = load.end();
     let judged = judge(&history, &Allowance::of(bucket()).replayed_outages(1));
-    // Nobody was denied by Redis before, so no denial of its is remembered, and all have to say what they did without.
+    // Redis denied nothing before, so there are no cached denials, and every response must be degraded.
     degraded_throughout(&history, killed + nanos(DETECTION_TIME), ended).unwrap();
     outcome("S-01 killed under load", &judged).tell();
 }
 
 #[test]
 fn s_02_when_redis_comes_back_empty_it_decides_again_and_costs_one_burst_more() {
-    let _alone = run_exclusively();
-    let mut rig = TestFleet::start(2, &[DEADLINE_SET], seed(2));
-    let load = rig.load(3, &["alice", "bob"]);
+    let _exclusive = run_exclusively();
+    let mut fleet = TestFleet::start(2, &[DEADLINE_SET], seed(2));
+    let load = fleet.load(3, &["alice", "bob"]);
     load.wait_for_answers(300);
-    rig.node.kill();
+    fleet.node.kill();
     load.until_decided_without(20);
-    rig.node.restart_empty();
+    fleet.node.restart_empty();
     let healed = monotonic();
     load.until_decided_by_the_store(60);
     load.wait_for_answers(300);
@@ -63,7 +63,7 @@ fn s_02_when_redis_comes_back_empty_it_decides_again_and_costs_one_burst_more() 
     let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
     let allowed = Allowance::of(bucket()).replayed_outages(1).losses(1);
     let judged = judge(&history, &allowed);
-    for server in &rig.servers {
+    for server in &fleet.servers {
         assert!(!server.is_degraded());
     }
     outcome("S-02 restarted empty, two servers", &judged)
@@ -72,8 +72,8 @@ fn s_02_when_redis_comes_back_empty_it_decides_again_and_costs_one_burst_more() 
 }
 
 #[test]
-fn s_03_a_server_starts_without_redis_and_finds_it_by_itself() {
-    let _alone = run_exclusively();
+fn s_03_a_server_starts_without_redis_and_connects_when_it_appears() {
+    let _exclusive = run_exclusively();
     let _unused = seed(3);
     let address = free_address().unwrap();
     let url = format!("redis://{address}");
@@ -91,8 +91,8 @@ fn s_03_a_server_starts_without_redis_and_finds_it_by_itself() {
     });
     let took = since(came);
     assert!(took < RECOVERY_TIME, "{took:?}");
-    until("it is told", || !server.is_degraded());
-    // What was admitted before is known to it now.
+    until("the metric says so", || !server.is_degraded());
+    // Redis has the units that were admitted before.
     let left = client.check("alice").unwrap().to_recorded().told.unwrap();
     assert!(left.remaining + 11 <= left.limit, "{left:?}");
     drop(redis);
@@ -103,24 +103,24 @@ fn s_03_a_server_starts_without_redis_and_finds_it_by_itself() {
 
 #[test]
 fn s_04_when_redis_hangs_calls_end_at_the_deadline_and_nothing_is_sent_twice() {
-    let _alone = run_exclusively();
-    let rig = TestFleet::start(2, &[DEADLINE_SET], seed(4));
-    let load = rig.load(3, &["alice"]);
+    let _exclusive = run_exclusively();
+    let fleet = TestFleet::start(2, &[DEADLINE_SET], seed(4));
+    let load = fleet.load(3, &["alice"]);
     load.wait_for_answers(60);
-    rig.node.pause();
+    fleet.node.pause();
     load.until_decided_without(20);
-    let sent = rig.proxy.counters().commands("EVALSHA");
+    let sent = fleet.proxy.counters().commands("EVALSHA");
     load.wait_for_answers(200);
-    let more = rig.proxy.counters().commands("EVALSHA") - sent;
-    // Nobody asks a store that is away, but for those who look whether it is back.
+    let more = fleet.proxy.counters().commands("EVALSHA") - sent;
+    // Only probes call a store whose breaker is open.
     assert!(more <= 60, "{more} calls while it hangs");
-    rig.node.resume();
+    fleet.node.resume();
     let healed = monotonic();
     load.until_decided_by_the_store(40);
     let history = load.end();
     let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
     let judged = judge(&history, &Allowance::of(bucket()).replayed_outages(1));
-    assert!(rig.node.calls("evalsha") <= rig.proxy.counters().commands("EVALSHA"));
+    assert!(fleet.node.calls("evalsha") <= fleet.proxy.counters().commands("EVALSHA"));
     outcome("S-04 hung, two servers", &judged)
         .recovered(took)
         .tell();

@@ -1,4 +1,4 @@
-//! S-09, S-10, S-11 and S-12 with whole servers: replies in pieces, forged ones, errors, and scripts that are forgotten.
+//! S-09 to S-12 with server processes: fragmented replies, forged replies, error replies, and flushed scripts.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use super::{
 
 const KEYS: [&str; 4] = ["alice", "bob", "carol", "dave"];
 
-/// One server that hears each of these three times instead of what Redis answers, and is asked all the while.
+/// Runs load on one server and replaces three replies of Redis by each of these.
 fn run_with_replies(scenario: &'static str, own_seed: u64, replies: &[Vec<u8>]) -> History {
-    let rig = TestFleet::start(1, &[DEADLINE_SET], seed(own_seed));
-    let memory = rig.servers[0].resident();
-    let load = rig.load(4, &KEYS);
+    let fleet = TestFleet::start(1, &[DEADLINE_SET], seed(own_seed));
+    let memory = fleet.servers[0].resident();
+    let load = fleet.load(4, &KEYS);
     for reply in replies {
-        let before = rig.proxy.counters().meddled;
-        rig.proxy.replace_replies("EVALSHA", 3, reply);
+        let before = fleet.proxy.counters().meddled;
+        fleet.proxy.replace_replies("EVALSHA", 3, reply);
         until("all of them were answered", || {
-            rig.proxy.counters().meddled >= before + 3
+            fleet.proxy.counters().meddled >= before + 3
         });
         load.wait_for_answers(4);
     }
-    rig.proxy.heal();
+    fleet.proxy.heal();
     let healed = monotonic();
     load.wait_for_answers(40);
     load.until_decided_by_the_store(40);
@@ -38,42 +38,42 @@ fn run_with_replies(scenario: &'static str, own_seed: u64, replies: &[Vec<u8>]) 
     let allowed = Allowance::of(bucket()).replayed_outages(replies.len() as u64);
     let judged = judge(&history, &allowed);
     outcome(scenario, &judged).recovered(took).tell();
-    let grown = rig.servers[0].resident().saturating_sub(memory) >> 20;
+    let grown = fleet.servers[0].resident().saturating_sub(memory) >> 20;
     assert!(grown < 64, "{grown} MiB");
-    assert!(!rig.servers[0].log().contains("panicked"));
+    assert!(!fleet.servers[0].log().contains("panicked"));
     history
 }
 
 #[test]
-fn s_09_replies_in_slices_are_read_and_those_cut_off_are_charged_at_most_once() {
-    let _alone = run_exclusively();
-    let rig = TestFleet::start(1, &[LONG_DEADLINE], seed(9));
-    let primed = rig.prime("alice");
-    rig.proxy.change(|toxics| {
+fn s_09_fragmented_replies_are_read_and_truncated_ones_are_charged_at_most_once() {
+    let _exclusive = run_exclusively();
+    let fleet = TestFleet::start(1, &[LONG_DEADLINE], seed(9));
+    let primed = fleet.prime("alice");
+    fleet.proxy.change(|toxics| {
         toxics.back.slices = Some(Slicer {
             bytes: NonZeroUsize::MIN,
             pause: Duration::from_millis(1),
         });
     });
-    let load = rig.load(3, &["alice"]);
+    let load = fleet.load(3, &["alice"]);
     load.wait_for_answers(12);
-    rig.proxy.heal();
+    fleet.proxy.heal();
     load.wait_for_answers(30);
     assert!(load.so_far().records.iter().all(|r| !r.is_degraded));
-    // Every connection ends in the middle of a reply, again and again.
+    // Every connection closes in the middle of a reply, repeatedly.
     for bytes in [3, 500, 2_000] {
-        rig.proxy.change(|toxics| {
+        fleet.proxy.change(|toxics| {
             let ending = CloseMode::Close;
             toxics.back.limit = Some(DataLimit { bytes, ending });
         });
         load.wait_for_answers(20);
     }
-    rig.proxy.heal();
+    fleet.proxy.heal();
     let healed = monotonic();
     load.wait_for_answers(40);
     load.until_decided_by_the_store(40);
     let history = load.end();
-    let spent = spends(&history, "alice", bucket(), rig.state() - primed).unwrap();
+    let spent = spends(&history, "alice", bucket(), fleet.state() - primed).unwrap();
     let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
     let allowed = Allowance::of(bucket()).replayed_outages(1);
     let worst = bound(&history, &allowed).unwrap();
@@ -86,8 +86,8 @@ fn s_09_replies_in_slices_are_read_and_those_cut_off_are_charged_at_most_once() 
 }
 
 #[test]
-fn s_10_whatever_redis_answers_the_server_goes_on() {
-    let _alone = run_exclusively();
+fn s_10_no_forged_reply_of_redis_breaks_the_server() {
+    let _exclusive = run_exclusively();
     let forged: [&[u8]; 8] = [
         b"$-1\r\n",
         b"+OK\r\n",
@@ -106,8 +106,8 @@ fn s_10_whatever_redis_answers_the_server_goes_on() {
 }
 
 #[test]
-fn s_11_whatever_error_redis_answers_nobody_else_hears_of_it() {
-    let _alone = run_exclusively();
+fn s_11_no_error_reply_of_redis_reaches_a_client() {
+    let _exclusive = run_exclusively();
     let errors = [
         "LOADING Redis is loading the dataset in memory",
         "READONLY You can't write against a read only replica.",
@@ -127,17 +127,17 @@ fn s_11_whatever_error_redis_answers_nobody_else_hears_of_it() {
 
 #[test]
 fn s_12_flushed_scripts_cost_no_decision() {
-    let _alone = run_exclusively();
-    let rig = TestFleet::start(2, &[LONG_DEADLINE], seed(12));
-    let primed = rig.prime("alice");
-    let load = rig.load(3, &["alice"]);
+    let _exclusive = run_exclusively();
+    let fleet = TestFleet::start(2, &[LONG_DEADLINE], seed(12));
+    let primed = fleet.prime("alice");
+    let load = fleet.load(3, &["alice"]);
     for _ in 0..8 {
-        rig.node.tell(&["SCRIPT", "FLUSH"]);
+        fleet.node.tell(&["SCRIPT", "FLUSH"]);
         load.wait_for_answers(25);
     }
     let history = load.end();
     assert!(history.records.iter().all(|record| !record.is_degraded));
-    let moved = rig.state() - primed;
+    let moved = fleet.state() - primed;
     spends_exactly(&history, "alice", bucket(), moved).unwrap();
     let worst = bound(&history, &Allowance::of(bucket())).unwrap();
     ScenarioOutcome::of("S-12 scripts flushed, two servers")

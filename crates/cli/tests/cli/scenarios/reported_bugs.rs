@@ -1,4 +1,4 @@
-//! What others have told of their limiters, as tests of ours with whole servers.
+//! Bugs that were reported for other rate limiters, as tests with server processes.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use tollgate_testkit::redis::{RedisCluster, RedisNode, ServerProgram, until};
 use super::client::Client;
 use super::{LONG_DEADLINE, Server, TestFleet, run_exclusively};
 
-/// What names of a fleet's register begin with, which are no states of limits.
+/// The prefix of the keys of the fleet register, which are not states of limits.
 const REGISTER: &str = "tg1:{fleet:";
 
-/// "All keys of one script must be in one slot": a user's limits lie under one tag, and are decided by one call.
+/// "All keys of one script must be in one slot": with `colocate`, the limits of a user share a hash tag and one call.
 #[test]
-fn the_limits_of_one_user_lie_in_one_slot_and_no_call_has_keys_of_two() {
+fn colocated_limits_of_a_user_share_a_slot_and_one_call() {
     const POLICY: &str = "
 limits:
   - { name: second, key: header.x-api-key, rate: 100/s, colocate: header.x-api-key }
   - { name: hour, key: header.x-api-key, rate: 1000/h, colocate: header.x-api-key }
   - { name: by-route, key: [header.x-api-key, method], rate: 500/h, colocate: header.x-api-key }
 ";
-    let _alone = run_exclusively();
+    let _exclusive = run_exclusively();
     let cluster = RedisCluster::start_with(ServerProgram::Redis, 1_000, 0);
     let server = Server::start(&cluster.url(), 1, POLICY, &[LONG_DEADLINE]);
     let mut client = Client::new(server.http);
@@ -46,7 +46,7 @@ limits:
         assert_eq!(node.info("errorstat_CROSSSLOT"), None);
     }
     assert!(slots <= 30, "{slots} slots for 30 users");
-    // The limit of a second may be full again, and gone.
+    // The state of the limit per second may have expired.
     assert!((60..=90).contains(&names), "{names}");
     let calls = server.metric("tollgate_store_calls_total");
     assert!(
@@ -55,25 +55,25 @@ limits:
     );
 }
 
-/// "The reset wobbled by a second": it was computed from two clocks. Ours is told by the store's state alone, so in one
-/// window, on whichever server, whatever second it is asked in, it is one number.
+/// "The reset wobbled by a second": it was computed from two clocks. Tollgate computes it from the state in Redis, so all
+/// servers report the same reset during one window.
 #[test]
-fn a_reset_never_wobbles_across_the_boundary_of_a_second() {
+fn i12_a_reset_never_wobbles_across_the_boundary_of_a_second() {
     const POLICY: &str = "
 limits: [{ name: window, key: header.x-api-key, rate: 1000/day, algorithm: fixed_window }]
 ";
-    let _alone = run_exclusively();
-    let rig = TestFleet::start_with_policy(
+    let _exclusive = run_exclusively();
+    let fleet = TestFleet::start_with_policy(
         POLICY,
         2,
         &[LONG_DEADLINE, "--headers=x-ratelimit-epoch"],
         1,
     );
-    let mut clients: Vec<Client> = rig.servers.iter().map(|s| Client::new(s.http)).collect();
+    let mut clients: Vec<Client> = fleet.servers.iter().map(|s| Client::new(s.http)).collect();
     let began = tollgate_testkit::clock::monotonic();
     let mut resets: Vec<String> = Vec::new();
     let mut asked = 0;
-    // Over two boundaries, wherever the first second began.
+    // Long enough for two boundaries of a second.
     until("more than two seconds have passed", || {
         for client in &mut clients {
             let answer = client.check("alice").unwrap();
@@ -85,7 +85,7 @@ limits: [{ name: window, key: header.x-api-key, rate: 1000/day, algorithm: fixed
     });
     resets.sort();
     resets.dedup();
-    // A day may end while this runs, and with it the window.
+    // The day, and so the window, may end during the test.
     assert!(resets.len() <= 2, "{resets:?}");
     if let [first, second] = resets.as_slice() {
         let second: u64 = second.parse().unwrap();
@@ -94,12 +94,12 @@ limits: [{ name: window, key: header.x-api-key, rate: 1000/day, algorithm: fixed
     assert!(asked > 50, "{asked}");
 }
 
-/// "The bucket was full again too early": the key of a slow bucket had expired before it was refilled.
+/// "The bucket was full again too early": the key of a slow bucket expired before the bucket was refilled.
 #[test]
-fn the_key_of_a_slow_bucket_lives_until_it_is_full() {
+fn i15_the_key_of_a_slow_bucket_lives_until_it_is_full() {
     const POLICY: &str = "limits: [{ name: slow, key: header.x-api-key, rate: 10/day }]";
     const DAY: i64 = 86_400_000;
-    let _alone = run_exclusively();
+    let _exclusive = run_exclusively();
     let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
     let server = Server::start(&node.url(), 1, POLICY, &[LONG_DEADLINE]);
     let mut client = Client::new(server.http);
@@ -115,7 +115,7 @@ fn the_key_of_a_slow_bucket_lives_until_it_is_full() {
             panic!("{states:?}")
         };
         let reset = answer.body["limits"][0]["reset_after_ms"].as_i64().unwrap();
-        // As long as it takes to refill, which is what was told, and a moment more for rounding.
+        // The key lives until the reported reset, plus rounding.
         assert!(*left >= reset - 5_000, "{left} of {reset}");
         assert!((DAY / 10 * spent - 60_000..=DAY / 10 * spent + 60_000).contains(left));
         let longest = Duration::from_hours(25);

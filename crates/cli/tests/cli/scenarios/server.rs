@@ -1,4 +1,4 @@
-//! One server process of a fleet. Must not know: who asks it, what goes wrong.
+//! One server process of a fleet. Must not know: its clients, which fault is injected.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,16 +9,16 @@ use tollgate_testkit::redis::ShimmedClock;
 
 use crate::harness::tollgate;
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Longer than any step takes, so only a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const SECRET: &str = "what the fleet of a test shares";
 
-/// What sets a server apart from the others.
+/// Settings in which one server differs from the others.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ServerOverrides<'a> {
-    /// A wall clock that the test moves.
+    /// A wall clock that the test controls.
     pub(super) clock: Option<&'a ShimmedClock>,
-    /// Another secret than that of the fleet.
+    /// Another secret than the fleet secret.
     pub(super) secret: Option<&'a str>,
 }
 
@@ -30,12 +30,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one of `nodes` on free ports, by this policy, with these further settings.
+    /// Starts one of `nodes` servers on free ports, with this policy and further settings.
     pub(super) fn start(redis: &str, nodes: usize, policy: &str, settings: &[&str]) -> Self {
         Self::start_with_overrides(ServerOverrides::default(), redis, nodes, policy, settings)
     }
 
-    /// The same with what no server should have: a clock or a secret of its own.
+    /// The same with its own clock or secret.
     pub(super) fn start_with_overrides(
         nature: ServerOverrides<'_>,
         redis: &str,
@@ -110,12 +110,12 @@ impl Server {
         self.metric("tollgate_store_degraded") > 0.0
     }
 
-    /// Whether the server says that it can be asked.
+    /// Whether /readyz returns 200.
     pub(super) fn is_ready(&self) -> bool {
         get(self.http, "/readyz").starts_with("HTTP/1.1 200 ")
     }
 
-    /// Bytes that it has in memory.
+    /// The resident memory in bytes.
     pub(super) fn resident(&self) -> u64 {
         let said = std::fs::read_to_string(format!("/proc/{}/statm", self.id())).unwrap();
         let pages: u64 = said.split(' ').nth(1).unwrap().parse().unwrap();

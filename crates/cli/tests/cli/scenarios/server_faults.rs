@@ -1,4 +1,4 @@
-//! S-23 and S-25: it is our own process that is short of something, or gone with what it held.
+//! S-23 and S-25: a server runs out of files, or is killed while it holds permits.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,46 +16,46 @@ use super::{
 };
 
 #[test]
-fn s_23_a_server_without_files_keeps_its_clients_and_its_redis() {
-    let _alone = run_exclusively();
-    let mut rig = TestFleet::start(1, &[DEADLINE_SET], seed(23));
-    let load = rig.load(3, &["alice", "bob"]);
+fn s_23_a_server_out_of_files_keeps_its_clients_and_its_redis() {
+    let _exclusive = run_exclusively();
+    let mut fleet = TestFleet::start(1, &[DEADLINE_SET], seed(23));
+    let load = fleet.load(3, &["alice", "bob"]);
     load.wait_for_answers(30);
-    let id = rig.servers[0].id().to_string();
+    let id = fleet.servers[0].id().to_string();
     let open = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().count();
-    // Hardly more than it has open now.
+    // A few more than it has open now.
     let most = format!("--nofile={0}:{0}", open + 4);
     let set = Command::new("prlimit").args(["--pid", &id, &most]).status();
     assert!(set.unwrap().success());
-    // More connections than it can take; those that it has go on.
-    let crowd: Vec<_> = (0..64)
-        .map(|_| std::net::TcpStream::connect(rig.servers[0].http).unwrap())
+    // More connections than it can accept. Existing connections continue.
+    let connections: Vec<_> = (0..64)
+        .map(|_| std::net::TcpStream::connect(fleet.servers[0].http).unwrap())
         .collect();
     load.wait_for_answers(100);
-    // And Redis is lost and found meanwhile, on files that were given back.
-    rig.node.kill();
+    // Redis restarts meanwhile, and the reconnect uses freed files.
+    fleet.node.kill();
     load.until_decided_without(10);
-    rig.node.restart();
+    fleet.node.restart();
     let healed = tollgate_testkit::clock::monotonic();
-    drop(crowd);
+    drop(connections);
     load.until_decided_by_the_store(30);
     let history = load.end();
     let took = recovery(&history, healed, RECOVERY_TIME * 2).unwrap();
     let allowed = Allowance::of(bucket()).replayed_outages(1).losses(1);
     let judged = judge(&history, &allowed);
-    assert!(rig.servers[0].is_ready(), "it accepts again");
+    assert!(fleet.servers[0].is_ready(), "it accepts again");
     outcome("S-23 out of files", &judged).recovered(took).tell();
 }
 
-/// The places of a server that is killed are free again when their leases end, and no earlier.
+/// The permits of a killed server become free when their leases expire, and no earlier.
 #[test]
-fn s_25_places_of_a_server_that_is_killed_come_back_with_their_leases() {
+fn s_25_permits_of_a_killed_server_become_free_with_their_leases() {
     const LEASE: Duration = Duration::from_secs(2);
     let policy = "limits: [{ name: in-flight, key: header.x-api-key, concurrency: 4, lease: 2s }]";
-    let _alone = run_exclusively();
-    let mut rig = TestFleet::start_with_policy(policy, 2, &[LONG_DEADLINE], seed(25));
+    let _exclusive = run_exclusively();
+    let mut fleet = TestFleet::start_with_policy(policy, 2, &[LONG_DEADLINE], seed(25));
     let recorder = Recorder::of_process(1);
-    let mut clients: Vec<Client> = rig
+    let mut clients: Vec<Client> = fleet
         .servers
         .iter()
         .map(|server| Client::new(server.http))
@@ -76,11 +76,11 @@ fn s_25_places_of_a_server_that_is_killed_come_back_with_their_leases() {
     for lease in 0..4 {
         assert!(acquire(&mut clients[0], lease));
     }
-    assert!(!acquire(&mut clients[1], 10), "all places are taken");
-    rig.servers[0].kill();
+    assert!(!acquire(&mut clients[1], 10), "all permits are held");
+    fleet.servers[0].kill();
     let mut lease = 11;
     for _ in 0..4 {
-        until("all places come back, as their leases end", || {
+        until("a permit becomes free when its lease expires", || {
             lease += 1;
             acquire(&mut clients[1], lease)
         });
@@ -93,5 +93,5 @@ fn s_25_places_of_a_server_that_is_killed_come_back_with_their_leases() {
     };
     let most = conservation(&recorder.so_far(), places).unwrap();
     assert_eq!(most, 4);
-    ScenarioOutcome::of("S-25 places of one that was killed").tell();
+    ScenarioOutcome::of("S-25 permits of a killed server").tell();
 }

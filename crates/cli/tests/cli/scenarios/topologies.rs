@@ -1,5 +1,5 @@
-//! S-16 to S-20 with whole servers: sentinels promote another server, a cluster loses one or moves its slots, and a replica is
-//! never asked.
+//! S-16 to S-20 with server processes: Sentinel fails over, a cluster loses a node or moves slots, and replicas are never
+//! called.
 
 use tollgate_testkit::chaos::{ScenarioOutcome, seed};
 use tollgate_testkit::clock::monotonic;
@@ -15,7 +15,7 @@ use super::{
     bucket, judge, outcome, run_exclusively, servers, state,
 };
 
-/// A replica need not wait for others who might come.
+/// Without a delay of diskless replication, so that tests are fast.
 const PLAIN: [&str; 6] = [
     "--save",
     "",
@@ -25,12 +25,12 @@ const PLAIN: [&str; 6] = [
     "0",
 ];
 
-/// After so many milliseconds sentinels and nodes call a server dead: as short as a busy machine bears.
+/// The milliseconds after which Sentinel and cluster nodes consider a node down: as short as a busy machine allows.
 const DOWN_AFTER: u32 = 1_000;
 
 #[test]
 fn s_16_three_servers_follow_their_sentinels_to_another_redis() {
-    let _alone = run_exclusively();
+    let _exclusive = run_exclusively();
     let _unused = seed(16);
     let mut set = RedisSentinels::start(ServerProgram::Redis, DOWN_AFTER);
     let servers = servers(&set.url(), POLICY, 3, &[DEADLINE_SET]);
@@ -45,7 +45,7 @@ fn s_16_three_servers_follow_their_sentinels_to_another_redis() {
     load.wait_for_answers(100);
     let history = load.end();
     let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
-    // What was not yet copied when the first one died is lost: at most a burst of each key.
+    // Writes that were not replicated are lost: at most one burst per key.
     let allowed = Allowance::of(bucket()).replayed_outages(1).losses(1);
     let judged = judge(&history, &allowed);
     for server in &servers {
@@ -57,8 +57,8 @@ fn s_16_three_servers_follow_their_sentinels_to_another_redis() {
 }
 
 #[test]
-fn s_17_when_one_of_a_clusters_nodes_dies_only_its_keys_are_decided_without_it() {
-    let _alone = run_exclusively();
+fn s_17_when_a_cluster_node_dies_only_its_keys_are_decided_locally() {
+    let _exclusive = run_exclusively();
     let _unused = seed(17);
     let mut cluster = RedisCluster::start(ServerProgram::Redis, DOWN_AFTER);
     let servers = servers(&cluster.url(), POLICY, 2, &[DEADLINE_SET]);
@@ -76,7 +76,7 @@ fn s_17_when_one_of_a_clusters_nodes_dies_only_its_keys_are_decided_without_it()
     let mut after = meanwhile.records.iter().filter(|r| r.invoked >= gone);
     assert!(
         after.any(|record| !record.is_degraded),
-        "the others are asked as before"
+        "the other nodes are called as before"
     );
     cluster.take_over(3);
     let healed = monotonic();
@@ -92,7 +92,7 @@ fn s_17_when_one_of_a_clusters_nodes_dies_only_its_keys_are_decided_without_it()
 
 #[test]
 fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
-    let _alone = run_exclusively();
+    let _exclusive = run_exclusively();
     let _unused = seed(18);
     let cluster = RedisCluster::start_with(ServerProgram::Redis, DOWN_AFTER, 0);
     let servers = servers(&cluster.url(), POLICY, 3, &[LONG_DEADLINE]);
@@ -138,7 +138,7 @@ fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
 
 #[test]
 fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
-    let _alone = run_exclusively();
+    let _exclusive = run_exclusively();
     let _unused = seed(19);
     let (here, there) = (
         RedisNode::start(ServerProgram::Redis, &PLAIN),
@@ -152,7 +152,7 @@ fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
         });
     };
     follow(&there, &here);
-    // The second server's way leads to the other side as soon as that calls itself a primary.
+    // The proxy of the second server switches to the other side once that is a primary.
     let near = Proxy::to(here.address());
     let far = Proxy::to(here.address());
     let servers = [
@@ -165,7 +165,7 @@ fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
     far.lead_to(there.address());
     far.reset();
     load.wait_for_answers(LIMIT);
-    // Healed: the old primary follows, forgets what it admitted by itself, and is left.
+    // Healed: the old primary becomes a replica and loses its writes, and its server switches over.
     follow(&here, &there);
     near.lead_to(there.address());
     near.reset();
@@ -175,7 +175,7 @@ fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
     load.wait_for_answers(LIMIT);
     let history = load.end();
     let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
-    // One burst for the side that is forgotten, and what servers decided by themselves while they had nobody.
+    // One burst for the lost writes, and the local decisions while a server had no primary.
     let allowed = Allowance::of(bucket()).losses(1).replayed_outages(1);
     let worst = bound(&history, &allowed).unwrap();
     let speed = availability(&history, super::DEADLINE + SLACK).unwrap();
@@ -188,8 +188,8 @@ fn s_19_a_split_admits_at_most_twice_and_ends_when_it_is_healed() {
 }
 
 #[test]
-fn s_20_a_replica_is_never_asked_although_it_would_answer() {
-    let _alone = run_exclusively();
+fn s_20_a_replica_is_never_called_although_it_would_answer() {
+    let _exclusive = run_exclusively();
     let _unused = seed(20);
     let (primary, replica) = (
         RedisNode::start(ServerProgram::Redis, &PLAIN),

@@ -1,4 +1,4 @@
-//! A client that says exactly what it is told to, from an address that it chooses. Must not know: whom it asks.
+//! An HTTP client that sends exact bytes from a chosen source address. Must not know: which server it calls.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::TcpSocket;
 
-/// Far above what anything here takes; only a hang reaches it.
+/// Longer than any step takes, so only a hang reaches it.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// An answer, read to its end.
+/// A complete response.
 #[derive(Debug)]
 pub(super) struct ParsedResponse {
     pub(super) status: u16,
@@ -19,7 +19,7 @@ pub(super) struct ParsedResponse {
 }
 
 impl ParsedResponse {
-    /// A field, whatever the case of its name.
+    /// The value of a header field. Names are case-insensitive.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (found, value) = line.split_once(':')?;
@@ -32,7 +32,7 @@ impl ParsedResponse {
     }
 }
 
-/// One request to `to`.
+/// One request.
 #[derive(Clone, Debug)]
 pub(super) struct RawRequest {
     from: Ipv4Addr,
@@ -65,13 +65,13 @@ impl RawRequest {
         self
     }
 
-    /// The same from another address; every one in 127.0.0.0/8 is ours.
+    /// The same from another source address in 127.0.0.0/8.
     pub(super) fn from(mut self, last: u8) -> Self {
         self.from = Ipv4Addr::new(127, 0, 0, last);
         self
     }
 
-    /// The answer, or nothing if the connection was refused or ended without one.
+    /// Sends the request. Returns `None` if the connection was refused or closed without a response.
     pub(super) fn try_ask(&self, to: SocketAddr) -> Option<ParsedResponse> {
         let mut stream = connect(self.from, to)?;
         let host = if self.head.contains("\r\nhost: ") {
@@ -99,7 +99,7 @@ impl RawRequest {
     }
 }
 
-/// A connection from an address of one's choice, which std cannot make.
+/// Connects from a chosen source address, which std does not support.
 fn connect(from: Ipv4Addr, to: SocketAddr) -> Option<TcpStream> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

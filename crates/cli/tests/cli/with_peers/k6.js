@@ -1,4 +1,4 @@
-// Many users at once on one key. Whether the server admitted exactly its limit is counted here, by somebody else's program.
+// Many concurrent users on one key. k6 counts the admissions independently of the server.
 import http from "k6/http";
 import { Counter } from "k6/metrics";
 

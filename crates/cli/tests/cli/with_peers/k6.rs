@@ -1,4 +1,4 @@
-//! k6: many users at once, and a count of their own of what they were answered, over HTTP and over gRPC.
+//! k6: many concurrent users over HTTP and gRPC, with its own count of the responses.
 
 use std::net::SocketAddr;
 use std::process::{Command, Output};
@@ -21,12 +21,12 @@ limits:
     rate: 300/d
 ";
 
-/// Runs a script, which expects `limit` admissions.
+/// Runs a script that expects `limit` admissions.
 fn k6(script: &str, server: SocketAddr, limit: u32) -> Output {
     let folder = repository().join("crates/cli/tests/cli/with_peers");
     Command::new(peer_programs::file("k6", "bin/k6"))
         .args(["run", "--quiet", "--no-usage-report", "--no-color"])
-        // Without an API of its own on a port that others may want.
+        // Disables the API of k6, so that it needs no port.
         .args(["--address", ""])
         .args(["-e", &format!("SERVER={server}")])
         .args(["-e", &format!("LIMIT={limit}")])
@@ -35,7 +35,7 @@ fn k6(script: &str, server: SocketAddr, limit: u32) -> Output {
         .unwrap()
 }
 
-/// How often a limit has admitted, by the server's own account.
+/// How many requests the server says that a limit admitted.
 fn admitted(server: &Server, limit: &str) -> u64 {
     let answer = RawRequest::get("/v1/limits").ask(server.http).json();
     let limits = answer["limits"].as_array().unwrap();
@@ -44,12 +44,12 @@ fn admitted(server: &Server, limit: &str) -> u64 {
 }
 
 #[test]
-fn two_thousand_questions_of_twenty_users_are_admitted_exactly_to_the_limit() {
+fn of_two_thousand_requests_of_twenty_users_exactly_the_limit_is_admitted() {
     let server = Server::start(POLICY);
     let output = k6("k6.js", server.http, 300);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(admitted(&server, "per-address"), 300);
-    // The script itself would notice: the quota is used up, and so a second run is not as expected.
+    // Negative control: the quota is used up, so a second run fails its thresholds.
     let again = k6("k6.js", server.http, 300);
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert_eq!(again.status.code(), Some(99), "{said}");
@@ -57,7 +57,7 @@ fn two_thousand_questions_of_twenty_users_are_admitted_exactly_to_the_limit() {
 }
 
 #[test]
-fn the_same_over_grpc_with_what_can_be_called_found_by_reflection() {
+fn the_same_holds_over_grpc_with_reflection() {
     let server = Server::start(POLICY);
     let output = k6("k6_grpc.js", server.grpc, 300);
     assert!(output.status.success(), "{output:?}");

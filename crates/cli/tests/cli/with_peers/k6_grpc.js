@@ -1,4 +1,4 @@
-// The same crowd over gRPC. What can be called is not known beforehand: the server is asked, by reflection.
+// The same load over gRPC. k6 finds the service by reflection.
 import grpc from "k6/net/grpc";
 import { Counter } from "k6/metrics";
 

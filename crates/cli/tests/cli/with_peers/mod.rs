@@ -1,7 +1,7 @@
-//! The real program beside the programs that people put around it: gateways, clients, fuzzers, slow clients.
+//! The program with real peers: gateways, Redis clients, load generators, fuzzers, slow clients.
 //!
-//! `cargo xtask test --peers` installs them and runs these tests; all other runs leave them out by the name of this module.
-//! Time passes as it does: what is limited here is limited by the hour, so that nothing comes back while a test runs.
+//! `cargo xtask test --peers` installs the peers and runs these tests. All other runs skip them by the name of this module.
+//! Limits here are per hour or longer, so that no unit is refilled during a test.
 
 mod client;
 pub(crate) mod gateways;
@@ -14,7 +14,7 @@ mod upstream;
 
 use std::process::{Command, Stdio};
 
-/// What a program says; it must end well.
+/// The stdout of a program, which must succeed.
 fn output(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,4 +1,4 @@
-// The Redis clients of Node, as people use them: node-redis in both versions of the protocol, and ioredis.
+// The Redis clients of Node.js: node-redis with RESP2 and RESP3, and ioredis.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -7,7 +7,7 @@ const Redis = require("ioredis");
 
 const port = Number(process.argv[2]);
 
-// 1000 commands that are sent without waiting for answers, of which 100 are admitted.
+// 1,000 pipelined commands, of which 100 are admitted.
 function count(answers) {
   assert.equal(answers.length, 1000);
   assert.deepEqual(answers[0], [0, 100, 99, -1, 60]);

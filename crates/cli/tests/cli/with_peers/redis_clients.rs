@@ -1,4 +1,4 @@
-//! The Redis clients of Node. Those of other languages are in the server's own tests, because distributions have them.
+//! The Redis clients of Node.js. Clients of other languages are in the tests of the server crate.
 
 use std::process::Command;
 

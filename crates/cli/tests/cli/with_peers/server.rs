@@ -1,4 +1,4 @@
-//! `tollgate serve` with a policy, on ports of its own. Must not know: who asks it.
+//! `tollgate serve` with a policy, on free ports. Must not know: its clients.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tollgate_testkit::process::{Process, TempFolder};
 use super::client::RawRequest;
 use crate::harness::tollgate;
 
-/// A running server; it ends when this is dropped.
+/// A running server. It is killed on drop.
 pub(super) struct Server {
     process: Process,
     pub(super) http: SocketAddr,
@@ -16,18 +16,18 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one on free ports.
+    /// Starts a server on free ports.
     pub(super) fn start(policy: &str) -> Self {
         Self::start_with(&[], policy)
     }
 
-    /// Starts one that listens for HTTP here.
+    /// Starts a server with this HTTP address.
     pub(super) fn start_at(http: SocketAddr, policy: &str) -> Self {
         Self::start_with(&[&format!("--listen={http}")], policy)
     }
 
-    /// Starts one with further settings. It takes the word of proxies at 127.0.0.1 and nowhere else, so that clients may have
-    /// the other addresses of this machine.
+    /// Starts a server with further settings. It trusts only the proxy 127.0.0.1, so that clients can use other loopback
+    /// addresses.
     pub(super) fn start_with(settings: &[&str], policy: &str) -> Self {
         let folder = TempFolder::new("server").unwrap();
         let policy = folder.write("policy.yaml", policy).unwrap();
@@ -55,15 +55,15 @@ impl Server {
         }
     }
 
-    /// Ends it at once, as when its machine is gone. Its port is free afterwards.
+    /// Kills the server. Its port is free afterwards.
     pub(super) fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// It goes on existing, and says nothing any more.
+    /// Stops the process with SIGSTOP, so that it no longer answers.
     pub(super) fn freeze(&self) {
         self.process.signal("STOP").unwrap();
-        // The signal is on its way for a moment, in which a thread may still answer.
+        // A thread may still answer until the signal is delivered.
         self.until("every thread to stand still", || {
             let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
             threads.map(Result::unwrap).all(|thread| {
@@ -77,7 +77,7 @@ impl Server {
         self.process.signal("CONT").unwrap();
     }
 
-    /// Ends it as service managers do, and hands out everything that it said.
+    /// Stops the server with SIGTERM and returns its log.
     pub(super) fn stop(mut self) -> String {
         self.process.signal("TERM").unwrap();
         let status = self.process.wait().unwrap();
@@ -92,13 +92,13 @@ impl Server {
             .is_some_and(|answer| answer.status == 200)
     }
 
-    /// Waits until a condition holds that the server brings about.
+    /// Waits until a condition of the server holds.
     pub(super) fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let came_true = self.process.until(what, || holds().then_some(()));
         assert_eq!(came_true, Ok(()));
     }
 
-    /// How many sockets the process has open, listening ones included.
+    /// The number of open sockets of the process, listening ones included.
     pub(super) fn sockets(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.process.id());
         let open = std::fs::read_dir(folder).unwrap();

@@ -1,6 +1,6 @@
-//! slowhttptest: clients that are slow on purpose, so that a server runs out of connections while it waits for them.
+//! slowhttptest: attacks by clients that are slow on purpose, to exhaust the connections of a server.
 //!
-//! Each attack is seen to arrive, others are served while it lasts, and afterwards every connection is free again.
+//! During each attack other clients are served. Afterwards every connection is closed.
 
 use std::process::Command;
 
@@ -16,10 +16,10 @@ limits:
     rate: 1000/s
 ";
 
-/// What slowhttptest says when the server has closed every connection before the attack was over.
+/// The message of slowhttptest when the server closed every connection before the attack ended.
 const ALL_CLOSED: &str = "No open connections left";
 
-/// Slow clients of one kind; `seconds` bound the attack.
+/// An attack of one kind, for at most `seconds`.
 struct Attack {
     kind: &'static [&'static str],
     target: &'static str,
@@ -42,7 +42,7 @@ impl Attack {
     }
 }
 
-/// Lets them at a server with room for more of them, and hands out what slowhttptest says of it.
+/// Attacks a server with enough connections. Returns the output of slowhttptest.
 fn survives(attack: &Attack) -> String {
     let server = Server::start(POLICY);
     let before = server.sockets();
@@ -61,7 +61,7 @@ fn survives(attack: &Attack) -> String {
 }
 
 #[test]
-fn heads_that_never_end_are_given_up() {
+fn connections_with_endless_headers_are_closed() {
     let said = survives(&Attack {
         kind: &["-H", "-i", "2"],
         target: "/v1/check",
@@ -72,7 +72,7 @@ fn heads_that_never_end_are_given_up() {
 }
 
 #[test]
-fn bodies_that_never_end_are_given_up() {
+fn connections_with_endless_bodies_are_closed() {
     let said = survives(&Attack {
         kind: &["-B", "-i", "2", "-s", "8000"],
         target: "/v1/check",
@@ -82,9 +82,9 @@ fn bodies_that_never_end_are_given_up() {
     assert!(said.contains(ALL_CLOSED), "{said}");
 }
 
-/// Five answers of the longest kind are asked for on each connection and hardly read.
+/// Each connection pipelines five requests for the longest response and reads slowly.
 #[test]
-fn answers_that_are_not_read_hold_nobody_up() {
+fn clients_that_do_not_read_delay_no_others() {
     survives(&Attack {
         kind: &[
             "-X", "-k", "5", "-w", "10", "-y", "20", "-n", "5", "-z", "32",
@@ -95,9 +95,9 @@ fn answers_that_are_not_read_hold_nobody_up() {
     });
 }
 
-/// Who comes when every place is taken is sent away; when the time of the slow ones is over, there is room again.
+/// When all connections are in use, further ones are refused. When the slow ones time out, there is room again.
 #[test]
-fn more_slow_clients_than_places_keep_others_out_only_until_their_time_is_over() {
+fn too_many_slow_clients_block_others_only_until_they_time_out() {
     let server = Server::start_with(&["--max-connections=100"], POLICY);
     let before = server.sockets();
     let attack = Attack {
@@ -107,10 +107,10 @@ fn more_slow_clients_than_places_keep_others_out_only_until_their_time_is_over()
         seconds: 20,
     };
     let mut clients = attack.begin(&server);
-    server.until("every place to be taken", || {
+    server.until("every connection to be in use", || {
         server.sockets() >= before + 100
     });
-    server.until("room for somebody else", || server.is_well());
+    server.until("room for another client", || server.is_well());
     assert!(clients.wait().unwrap().success(), "{}", clients.log());
     assert!(server.is_well());
     server.until("every connection to be free", || server.sockets() <= before);

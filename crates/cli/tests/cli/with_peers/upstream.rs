@@ -1,4 +1,4 @@
-//! What gateways pass requests on to: it answers with what it was sent, and counts. Must not know: HTTP beyond that.
+//! The upstream of gateways: echoes each request and counts it. Must not know: more of HTTP than that needs.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::thread;
 
 use super::client::DEADLINE;
 
-/// An upstream. It answers until the test process ends.
+/// A running upstream. It answers until the test process ends.
 pub(super) struct Upstream {
     pub(super) address: SocketAddr,
     answered: Arc<AtomicUsize>,
@@ -29,13 +29,13 @@ impl Upstream {
         Self { address, answered }
     }
 
-    /// How many requests it was passed.
+    /// How many requests it has answered.
     pub(super) fn answered(&self) -> usize {
         self.answered.load(Ordering::SeqCst)
     }
 }
 
-/// Answers one request with its own text, and closes. A connection that a gateway only tries out sends none.
+/// Echoes one request and closes. A gateway may also open a connection without a request.
 fn answer(mut stream: TcpStream, counter: &AtomicUsize) -> Option<()> {
     stream.set_read_timeout(Some(DEADLINE)).ok()?;
     let mut reader = BufReader::new(stream.try_clone().ok()?);

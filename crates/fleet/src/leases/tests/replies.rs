@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_denied_client_that_waits_for_retry_after_is_admitted() {
+fn i03_a_denied_client_that_waits_for_retry_after_is_admitted() {
     let test = LeaseTest::new();
     let limit = bucket_limit(10, 3);
     for _ in 0..3 {

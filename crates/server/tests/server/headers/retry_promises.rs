@@ -189,7 +189,7 @@ fn refusing(verdict: &Verdict) -> Vec<bool> {
 }
 
 #[test]
-fn a_denied_request_is_admitted_after_its_retry_after() {
+fn i12_a_denied_request_is_admitted_after_its_retry_after() {
     let (mut denials, mut returned) = (0, 0);
     for seed in 0..200 {
         let mut dice = TestRng(seed);

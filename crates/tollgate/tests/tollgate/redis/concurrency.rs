@@ -1,4 +1,4 @@
-//! Permits over leases: released, dropped, renewed, lost.
+//! The concurrency limiter over Redis: release, drop, renew, expire.
 
 use std::time::Duration;
 
@@ -8,18 +8,21 @@ use tollgate::redis::Redis;
 use super::{LONG, another, eventually, server};
 use crate::{denied, secs};
 
-fn gate(redis: &Redis, lease: Duration) -> tollgate::redis::ConcurrencyLimiter {
-    let gate = ConcurrencyLimiter::builder(2)
+fn limiter(redis: &Redis, lease: Duration) -> tollgate::redis::ConcurrencyLimiter {
+    let limiter = ConcurrencyLimiter::builder(2)
         .lease(lease)
         .with_redis(redis);
-    gate.build().unwrap()
+    limiter.build().unwrap()
 }
 
 #[tokio::test]
-async fn places_are_shared_by_processes_and_come_back() {
+async fn permits_are_shared_by_processes_and_released() {
     let (server, redis) = server().await;
     let elsewhere = another(&server).await;
-    let (ours, theirs) = (gate(&redis, secs(3_600)), gate(&elsewhere, secs(3_600)));
+    let (ours, theirs) = (
+        limiter(&redis, secs(3_600)),
+        limiter(&elsewhere, secs(3_600)),
+    );
     let first = ours.acquire("a").await.unwrap();
     let second = theirs.acquire("a").await.unwrap();
     let refused = denied(ours.acquire("a").await);
@@ -41,37 +44,37 @@ async fn places_are_shared_by_processes_and_come_back() {
 }
 
 #[tokio::test]
-async fn a_lease_that_has_ended_is_not_renewed() {
+async fn an_expired_lease_is_not_renewed() {
     let (_server, redis) = server().await;
-    let gate = gate(&redis, Duration::from_millis(50));
-    let permit = gate.acquire("a").await.unwrap();
-    eventually(async || gate.available_permits("a").await.unwrap() == 2).await;
+    let limiter = limiter(&redis, Duration::from_millis(50));
+    let permit = limiter.acquire("a").await.unwrap();
+    eventually(async || limiter.available_permits("a").await.unwrap() == 2).await;
     assert!(!permit.renew().await.unwrap());
     permit.release().await.unwrap();
-    assert_eq!(gate.available_permits("a").await.unwrap(), 2);
+    assert_eq!(limiter.available_permits("a").await.unwrap(), 2);
 }
 
 #[tokio::test]
-async fn whoever_is_cancelled_while_entering_keeps_no_place() {
+async fn a_cancelled_acquire_holds_no_permit() {
     let (_server, redis) = server().await;
-    let gate = gate(&redis, secs(3_600));
+    let limiter = limiter(&redis, secs(3_600));
     for _caller in 0..20 {
-        let mut entering = Box::pin(gate.acquire("a"));
-        // Polled once, so that the call is on its way, and dropped.
+        let mut entering = Box::pin(limiter.acquire("a"));
+        // Polled once, so that the call is sent, and then dropped.
         std::future::poll_fn(|context| {
             let _unfinished = entering.as_mut().poll(context).is_pending();
             std::task::Poll::Ready(())
         })
         .await;
     }
-    eventually(async || gate.available_permits("a").await.unwrap() == 2).await;
+    eventually(async || limiter.available_permits("a").await.unwrap() == 2).await;
 }
 
 #[tokio::test]
-async fn a_permit_that_cannot_be_given_back_is_counted() {
+async fn a_failed_release_is_counted() {
     let (server, redis) = server().await;
-    let gate = gate(&redis, secs(3_600));
-    let permit = gate.acquire("a").await.unwrap();
+    let limiter = limiter(&redis, secs(3_600));
+    let permit = limiter.acquire("a").await.unwrap();
     drop(server);
     drop(permit);
     tokio::time::timeout(LONG, async {

@@ -1,4 +1,4 @@
-//! Which state a limit finds, and what cannot be built.
+//! Which state a limit uses, and which settings cannot be built.
 
 use tollgate::{ConcurrencyLimiter, InvalidLimiter, Limiter, Limits, Rate};
 
@@ -6,14 +6,14 @@ use super::{another, server};
 use crate::secs;
 
 #[tokio::test]
-async fn a_limit_is_found_by_its_name_whatever_its_place() {
+async fn a_limit_is_found_by_its_name_in_any_order() {
     let (server, redis) = server().await;
     let old = Limiter::builder()
         .limit("a", Rate::per_day(10))
         .limit("b", Rate::per_day(20));
     let old = old.with_redis(&redis).build().unwrap();
     old.check_n("x", 5).await.unwrap();
-    // The next version, while the old one still runs: another limit in front, another order, another quota.
+    // The next version of a program while the old one still runs: a new first limit, another order, another quota.
     let elsewhere = another(&server).await;
     let new = Limiter::builder()
         .limit("c", Rate::per_day(30))
@@ -28,7 +28,7 @@ async fn a_limit_is_found_by_its_name_whatever_its_place() {
 }
 
 #[tokio::test]
-async fn a_renamed_limit_keeps_its_state_by_its_number() {
+async fn a_renamed_limit_keeps_its_state_by_its_id() {
     let (server, redis) = server().await;
     let old = Limiter::per_day(10)
         .name("old")
@@ -43,7 +43,7 @@ async fn a_renamed_limit_keeps_its_state_by_its_number() {
 }
 
 #[tokio::test]
-async fn another_algorithm_takes_what_it_cannot_read_for_absent() {
+async fn another_algorithm_treats_unreadable_state_as_absent() {
     let (server, redis) = server().await;
     let bucket = Limiter::per_day(10).with_redis(&redis).build().unwrap();
     bucket.check_n("x", 4).await.unwrap();
@@ -52,17 +52,17 @@ async fn another_algorithm_takes_what_it_cannot_read_for_absent() {
     let log = Limiter::builder().limit("rate", log).with_redis(&elsewhere);
     let log = log.build().unwrap();
     assert_eq!(log.spend("x", 1).await.unwrap().tightest().remaining, 9);
-    assert_eq!(elsewhere.corrupt_states(), 1, "and says so");
+    assert_eq!(elsewhere.corrupt_states(), 1, "and it is counted");
 }
 
 #[tokio::test]
-async fn replaced_limits_go_on_with_their_state_and_take_no_number_of_others() {
+async fn replaced_limits_keep_their_state_and_cannot_take_ids_of_others() {
     let (_server, redis) = server().await;
     let limiter = Limiter::per_day(10).with_redis(&redis).build().unwrap();
     let other = Limiter::per_day(10).name("other").with_redis(&redis);
     let other = other.build().unwrap();
     limiter.check_n("x", 10).await.unwrap();
-    // Its debt of a day is more than two a day at a rate of ten would ever lend.
+    // The debt of a day is more than the new burst allows.
     let smaller = tollgate::TokenBucket::builder(Rate::per_day(10)).burst(2);
     limiter.replace(Limits::from_limit(smaller)).unwrap();
     let refused = crate::denied(limiter.check("x").await);
@@ -83,9 +83,9 @@ async fn replaced_limits_go_on_with_their_state_and_take_no_number_of_others() {
     Limiter::per_day(10).with_redis(&redis).build().unwrap();
 }
 
-/// Another process, which knows nothing of the window before: the state says what it was counted under.
+/// Another process does not know the old window; the state contains it.
 #[tokio::test]
-async fn a_sliding_counter_of_another_length_goes_on_with_its_estimate() {
+async fn a_sliding_counter_with_another_window_keeps_its_estimate() {
     let (server, redis) = server().await;
     let over = |redis, days: u64| {
         let window = tollgate::Nanos::from_secs(86_400 * days);
@@ -101,7 +101,7 @@ async fn a_sliding_counter_of_another_length_goes_on_with_its_estimate() {
 }
 
 #[tokio::test]
-async fn a_limiter_that_is_built_again_goes_on() {
+async fn a_rebuilt_limiter_keeps_its_state() {
     let (_server, redis) = server().await;
     let build = || Limiter::per_day(10).with_redis(&redis).build();
     let first = build().unwrap();
@@ -115,7 +115,7 @@ async fn a_limiter_that_is_built_again_goes_on() {
 }
 
 #[tokio::test]
-async fn what_would_be_wrong_cannot_be_built() {
+async fn invalid_settings_cannot_be_built() {
     let (_server, redis) = server().await;
     let refused = |error: Result<_, InvalidLimiter>| {
         let error: Result<tollgate::redis::Limiter, _> = error;
@@ -123,22 +123,22 @@ async fn what_would_be_wrong_cannot_be_built() {
     };
     assert_eq!(
         refused(Limiter::per_day(1).keys(5).with_redis(&redis).build()),
-        "keys: not valid over Redis: only a table in memory has it"
+        "keys: not valid over Redis: only a limiter in memory has this setting"
     );
     let memory = Limiter::per_day(1).build().unwrap();
-    let beside = Limiter::per_day(1)
+    let shared_table = Limiter::per_day(1)
         .share_table_with(&memory)
         .with_redis(&redis);
-    assert!(refused(beside.build()).starts_with("beside: "));
+    assert!(refused(shared_table.build()).starts_with("share_table_with: "));
     let typo = Limiter::per_day(1).with_redis(&redis).id("rite", 7);
     assert_eq!(
         refused(typo.build()),
-        "limit \"rite\": id: 7 is not valid: there is no limit of this name"
+        "limit \"rite\": id: 7 is not valid: the limiter has no limit with this name"
     );
     let zero = Limiter::per_day(1).with_redis(&redis).id("rate", 0);
     assert_eq!(
         refused(zero.build()),
-        "limit \"rate\": id: 0 is not valid: the least is 1"
+        "limit \"rate\": id: 0 is not valid: it must be at least 1"
     );
     let endless = ConcurrencyLimiter::builder(1)
         .with_redis(&redis)
@@ -152,7 +152,9 @@ async fn what_would_be_wrong_cannot_be_built() {
         .id(7);
     let gate = gate.build().unwrap();
     let met = Limiter::per_day(1).with_redis(&redis).id("rate", 7);
-    assert!(refused(met.build()).contains("limit \"concurrency\" has it"));
+    assert!(
+        refused(met.build()).contains("limit \"concurrency\" over this connection has the same id")
+    );
     drop(gate);
     Limiter::per_day(1).with_redis(&redis).build().unwrap();
 }

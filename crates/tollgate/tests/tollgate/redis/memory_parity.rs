@@ -1,4 +1,4 @@
-//! The same history in memory and over a server gives the same answers, word for word.
+//! The same sequence of calls returns the same results in memory and over Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ fn limits() -> LimiterBuilder<Limits> {
         .limit("month", FixedWindow::builder(90, MONTH))
 }
 
-/// All that an answer says but for times, and the time to come back after.
+/// A result without times as text, and its retry time.
 fn words(answer: Result<Admission, Error>) -> (String, Option<Duration>) {
     match answer {
-        Ok(allowed) => {
-            let limits = allowed.limits();
+        Ok(admission) => {
+            let limits = admission.limits();
             let left: Vec<_> = limits.map(|s| (s.name, s.limit, s.remaining)).collect();
-            (format!("{} for {left:?}", allowed.cost()), None)
+            (format!("{} for {left:?}", admission.cost()), None)
         }
         Err(Error::Denied(no)) => {
             let time = no.retry_after();
@@ -43,11 +43,11 @@ fn words(answer: Result<Admission, Error>) -> (String, Option<Duration>) {
 }
 
 #[tokio::test]
-async fn a_history_reads_the_same_in_memory_and_over_a_server() {
+async fn a_sequence_of_calls_returns_the_same_in_memory_and_over_redis() {
     let (_server, redis) = server().await;
     let real = SystemClock::new();
     let start = real.now();
-    // In memory time stands still, over the server it goes on: a little less is to be waited for there.
+    // The clock in memory stands still and that of Redis does not, so retry times are slightly shorter over Redis.
     let memory = limits().clock(ManualClock::at(start)).build().unwrap();
     let remote = limits().with_redis(&redis).build().unwrap();
     let mut random = 1_u64;
@@ -94,7 +94,7 @@ async fn a_denial_at_the_same_instant_is_the_same_denial() {
     memory.check_n("a", 3).unwrap();
     remote.check_n("a", 3).await.unwrap();
     let there = denied(remote.check("a").await);
-    // What is left of the month tells when the server decided.
+    // The time until the end of the month tells when Redis decided.
     let here = denied(memory.check("a")).retry_after().unwrap();
     let later = here.saturating_sub(there.retry_after().unwrap());
     clock.advance(later.into());

@@ -1,4 +1,4 @@
-//! The limiter over a real server. Nobody sleeps: what takes time is asked for again until a deadline.
+//! Limiters over a real Redis. Tests do not sleep: they poll until a deadline.
 
 mod concurrency;
 mod limit_ids;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tollgate::redis::{KeyHashSecret, Redis, RedisOptions};
 use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
 fn options(address: impl Into<String>) -> RedisOptions {
@@ -22,21 +22,21 @@ fn options(address: impl Into<String>) -> RedisOptions {
     options
 }
 
-/// A server of one's own, and a connection to it.
+/// A new server and a connection to it.
 async fn server() -> (RedisServer, Redis) {
     let server = RedisServer::start(ServerProgram::Redis);
     let redis = another(&server).await;
     (server, redis)
 }
 
-/// Another process's connection, as far as the server can tell.
+/// Another connection, as of another process.
 async fn another(server: &RedisServer) -> Redis {
     let redis = Redis::connect(options(server.url())).await.unwrap();
     eventually(async || redis.is_connected()).await;
     redis
 }
 
-/// Asks again until the answer is yes.
+/// Polls until the condition holds.
 async fn eventually(mut is_so: impl AsyncFnMut() -> bool) {
     let asking = async {
         while !is_so().await {

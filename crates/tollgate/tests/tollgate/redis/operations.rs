@@ -1,4 +1,4 @@
-//! Every verb, and that together they admit exactly the limit.
+//! Every operation over Redis, and that concurrent callers get exactly the limit.
 
 use tollgate::redis::{ReservationId, SettlementOutcome, check_all, refund_all};
 use tollgate::{Error, Limiter, Rate, StoreErrorKind, TokenBucket};
@@ -7,17 +7,17 @@ use super::{another, server};
 use crate::denied;
 
 #[tokio::test]
-async fn each_verb_does_what_it_does_in_memory() {
+async fn each_operation_works_as_in_memory() {
     let (_server, redis) = server().await;
     let day = Limiter::per_day(10).overdraft(5).with_redis(&redis);
     let day = day.build().unwrap();
 
     day.check("a").await.unwrap();
     day.check_n("a", 2).await.unwrap();
-    let allowed = day.spend("a", 3).await.unwrap();
-    let standing = allowed.tightest();
+    let admission = day.spend("a", 3).await.unwrap();
+    let status = admission.tightest();
     assert_eq!(
-        (standing.name, standing.limit, standing.remaining),
+        (status.name, status.limit, status.remaining),
         ("rate", 10, 4)
     );
     assert_eq!(day.peek("a").await.unwrap().tightest().remaining, 4);
@@ -26,7 +26,7 @@ async fn each_verb_does_what_it_does_in_memory() {
     assert_eq!(denied(day.peek_n("a", 5).await).remaining(), 4);
     assert!(denied(day.check_n("a", 11).await).is_never());
 
-    day.refund("a", allowed).await.unwrap();
+    day.refund("a", admission).await.unwrap();
     assert_eq!(day.peek("a").await.unwrap().tightest().remaining, 7);
     assert_eq!(day.take_up_to("a", 5).await.unwrap().cost(), 5);
     assert_eq!(day.take_up_to("a", 5).await.unwrap().cost(), 2);
@@ -40,7 +40,7 @@ async fn each_verb_does_what_it_does_in_memory() {
 }
 
 #[tokio::test]
-async fn several_limits_are_charged_all_or_none() {
+async fn several_limits_are_all_charged_or_none() {
     let (_server, redis) = server().await;
     let limiter = Limiter::builder()
         .limit("wide", Rate::per_day(100))
@@ -53,13 +53,13 @@ async fn several_limits_are_charged_all_or_none() {
     let left: Vec<_> = untouched.limits().map(|s| (s.name, s.remaining)).collect();
     assert_eq!(left, [("wide", 100), ("narrow", 10)]);
     assert_eq!(limiter.take_up_to("a", 50).await.unwrap().cost(), 10);
-    let allowed = limiter.peek("a").await.unwrap();
-    let left: Vec<_> = allowed.limits().map(|s| s.remaining).collect();
+    let admission = limiter.peek("a").await.unwrap();
+    let left: Vec<_> = admission.limits().map(|s| s.remaining).collect();
     assert_eq!(left, [90, 0]);
 }
 
 #[tokio::test]
-async fn a_reservation_is_settled_once_by_whoever_knows_its_id() {
+async fn a_reservation_is_settled_once_by_any_process_that_knows_its_id() {
     let (server, redis) = server().await;
     let tokens = || Limiter::per_day(1_000).name("tokens");
     let ours = tokens().with_redis(&redis).build().unwrap();
@@ -108,7 +108,7 @@ async fn a_reservation_is_settled_once_by_whoever_knows_its_id() {
 }
 
 #[tokio::test]
-async fn limiters_over_one_connection_are_decided_as_one() {
+async fn limiters_over_one_connection_are_all_charged_or_none() {
     let (server, redis) = server().await;
     let user = Limiter::per_day(5).name("user").with_redis(&redis);
     let user = user.build().unwrap();
@@ -126,20 +126,20 @@ async fn limiters_over_one_connection_are_decided_as_one() {
     assert_eq!(denied(ask("b", 4).await).limit(), "everyone");
     ask("b", 3).await.unwrap();
     assert_eq!(user.peek("b").await.unwrap().tightest().remaining, 2);
-    let nobody = check_all(&[]).await.unwrap();
-    refund_all(&[], nobody).await.unwrap();
+    let empty = check_all(&[]).await.unwrap();
+    refund_all(&[], empty).await.unwrap();
 
-    let asks = [user.for_key("b").cost(2), everyone.for_key("").cost(0)];
-    let allowed = check_all(&asks).await.unwrap();
-    let told: Vec<_> = allowed
+    let items = [user.for_key("b").cost(2), everyone.for_key("").cost(0)];
+    let admission = check_all(&items).await.unwrap();
+    let told: Vec<_> = admission
         .limits()
         .map(|s| (s.name, s.limit, s.remaining, s.charged))
         .collect();
     assert_eq!(told, [("user", 5, 0, 2), ("everyone", 7, 0, 0)]);
-    refund_all(&asks, allowed).await.unwrap();
+    refund_all(&items, admission).await.unwrap();
     assert_eq!(user.peek("b").await.unwrap().tightest().remaining, 2);
-    let allowed = check_all(&asks[1..]).await.unwrap();
-    assert!(refund_all(&asks, allowed).await.is_err());
+    let admission = check_all(&items[1..]).await.unwrap();
+    assert!(refund_all(&items, admission).await.is_err());
 
     let elsewhere = another(&server).await;
     let stranger = Limiter::per_day(5).with_redis(&elsewhere).build().unwrap();

@@ -1,4 +1,4 @@
-//! A server that is not there, goes away, or does not answer: never a denial, and it is said what may have happened.
+//! A Redis that is missing, disappears or does not answer: never a denial, and the error says whether it may have charged.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ fn store_error<T: std::fmt::Debug>(answer: Result<T, Error>) -> StoreError {
 }
 
 #[tokio::test]
-async fn a_server_that_went_away_is_not_a_denial() {
+async fn a_lost_server_is_not_a_denial() {
     let (server, redis) = server().await;
     let limiter = Limiter::per_day(1).with_redis(&redis).build().unwrap();
     limiter.check("a").await.unwrap();
@@ -34,7 +34,7 @@ async fn a_server_that_went_away_is_not_a_denial() {
 }
 
 #[tokio::test]
-async fn a_limiter_can_be_built_before_its_server_is_there() {
+async fn a_limiter_can_be_built_before_its_server_is_reachable() {
     let address = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
@@ -48,7 +48,7 @@ async fn a_limiter_can_be_built_before_its_server_is_there() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_come_may_have_been_a_charge() {
+async fn a_missing_reply_may_have_charged() {
     let (server, _redis) = server().await;
     let mut options = options(server.url());
     options.deadline = Duration::from_millis(200);

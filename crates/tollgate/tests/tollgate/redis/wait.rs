@@ -1,4 +1,4 @@
-//! Waiting over a server: with a maximum, in line, and given up.
+//! `wait` and `until_ready` over Redis.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{LONG, eventually, server};
 use crate::{denied, secs};
 
 #[tokio::test]
-async fn a_maximum_that_cannot_be_enough_is_told_at_once() {
+async fn a_maximum_that_is_too_short_is_refused_at_once() {
     let (_server, redis) = server().await;
     let hour = Limiter::per_hour(1).with_redis(&redis).build().unwrap();
     hour.wait("a", secs(0)).await.unwrap();
@@ -19,7 +19,7 @@ async fn a_maximum_that_cannot_be_enough_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn whoever_waits_gets_it_when_it_is_there() {
+async fn a_waiter_is_admitted_when_a_unit_is_available() {
     let (_server, redis) = server().await;
     let limiter = Limiter::per_second(100).burst(1).with_redis(&redis);
     let limiter = limiter.build().unwrap();
@@ -30,7 +30,7 @@ async fn whoever_waits_gets_it_when_it_is_there() {
 }
 
 #[tokio::test]
-async fn those_of_one_process_go_in_the_order_they_came() {
+async fn waiters_of_one_process_are_admitted_in_order() {
     let (_server, redis) = server().await;
     let limiter = Limiter::per_second(100).burst(1).with_redis(&redis);
     let limiter = limiter.build().unwrap();
@@ -44,7 +44,7 @@ async fn those_of_one_process_go_in_the_order_they_came() {
 }
 
 #[tokio::test]
-async fn a_place_in_a_queue_is_given_back_by_those_who_leave() {
+async fn a_dropped_waiter_releases_its_slot_in_a_queue() {
     let (_server, redis) = server().await;
     let queue = LeakyBucket::queue(Rate::per_hour(60)).burst(3);
     let limiter = Limiter::builder().limit("queue", queue).with_redis(&redis);
@@ -60,8 +60,8 @@ async fn a_place_in_a_queue_is_given_back_by_those_who_leave() {
 
     let waiting = limiter.wait("a", secs(3_600));
     let is_taken = eventually(async || left().await < before);
-    // Whoever waits is polled first: its answer comes before the one that tells of the place, and has been taken in by then.
-    // Dropped before that, in the middle of a call, it would keep the place.
+    // The waiter is polled first, so it has received its reply before the status call returns. If it were dropped during its
+    // call, it would keep the slot.
     tokio::select! {
         biased;
         answer = waiting => panic!("a minute has not passed: {answer:?}"),
@@ -71,7 +71,7 @@ async fn a_place_in_a_queue_is_given_back_by_those_who_leave() {
 }
 
 #[tokio::test]
-async fn jitter_and_a_short_line_are_carried_over() {
+async fn jitter_and_max_waiting_are_kept() {
     let (_server, redis) = server().await;
     let limiter = Limiter::per_second(1_000)
         .jitter(Duration::from_millis(1))

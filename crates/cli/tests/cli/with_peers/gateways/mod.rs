@@ -1,6 +1,6 @@
-//! Gateways that ask about the requests they hold, set up exactly as `examples/` says, with this test's ports in it.
+//! Gateways that ask Tollgate about each request, with the files of `examples/` and the ports of the test.
 //!
-//! Each is told the same story in `story.rs`; what is its own is in its file. Must not know: how requests are decided.
+//! All gateways run the checks of `shared_checks.rs`; each has its own file. Must not know: how requests are decided.
 
 mod caddy;
 mod haproxy;
@@ -18,22 +18,22 @@ use super::server::Server;
 use super::upstream::Upstream;
 use crate::harness::repository;
 
-/// Another process may take the free port between finding it and using it.
+/// How often to try to start, because another process may take the free port first.
 const ATTEMPTS: u32 = 5;
 
-/// What the examples say, and what a test puts in its place.
+/// The addresses in the examples, which tests replace.
 pub(crate) const LISTEN_PORT: &str = ":8000";
 pub(crate) const TOLLGATE: &str = "127.0.0.1:8080";
 pub(crate) const APP: &str = "127.0.0.1:3000";
 
-/// Clients of the story, by the last number of their address. Gateways themselves are 127.0.0.1.
+/// Clients, by the last number of their address. The gateways are 127.0.0.1.
 const ALICE: u8 = 2;
 const BOB: u8 = 3;
 const CROWD: u8 = 4;
-/// Who looks whether a gateway is up.
+/// The client that probes whether a gateway is up.
 const PROBE: u8 = 99;
 
-/// A limit that a request falls under only if every field that the gateway says of it is the client's real one.
+/// `orders` matches only if the gateway reports the real method, path, host and query of the client.
 const POLICY: &str = "
 limits:
   - name: per-address
@@ -45,7 +45,7 @@ limits:
     rate: 3/h
 ";
 
-/// Which gateway, and how it is started.
+/// A gateway and how to start it.
 struct GatewayKind {
     /// Its folder in `examples`.
     name: &'static str,
@@ -56,11 +56,11 @@ struct GatewayKind {
 /// A running gateway.
 struct Gateway {
     address: SocketAddr,
-    /// Held until the end, which it brings about.
+    /// Kills the gateway on drop.
     _process: Process,
 }
 
-/// Everything that a request passes.
+/// A gateway, Tollgate and an upstream.
 struct GatewayFixture {
     gateway: Gateway,
     server: Server,
@@ -68,12 +68,12 @@ struct GatewayFixture {
 }
 
 impl GatewayFixture {
-    /// The gateway as its example has it.
+    /// Starts the gateway with its example.
     fn new(kind: &GatewayKind) -> Self {
         Self::with(kind, |text| text)
     }
 
-    /// The gateway with its files changed.
+    /// Starts the gateway with changed files.
     fn with(kind: &GatewayKind, change: impl Fn(String) -> String) -> Self {
         let server = Server::start(POLICY);
         let upstream = Upstream::start();
@@ -100,7 +100,7 @@ impl GatewayFixture {
         panic!("{} did not start: {last}", kind.name)
     }
 
-    /// How many requests came through since `before` was told.
+    /// How many requests reached the upstream since `before`.
     fn passed_since(&self, before: usize) -> usize {
         self.upstream.answered() - before
     }
@@ -120,7 +120,7 @@ impl Gateway {
         command
             .args(kind.arguments)
             .current_dir(folder.path())
-            // Where some of them keep what they would like to find again.
+            // Some gateways write files to HOME.
             .env("HOME", folder.path())
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_DATA_HOME");
@@ -147,7 +147,7 @@ pub(crate) fn example(gateway: &str) -> Vec<(String, String)> {
     files.map(|file| read(file.unwrap().path())).collect()
 }
 
-/// An order, as this client sends it. It lies in every field in which gateways say what they hold: nobody may believe it.
+/// An order of this client, with forged values in every field that gateways set. They must be ignored.
 fn order(client: u8) -> RawRequest {
     RawRequest::post("/orders?page=1", "two lamps")
         .from(client)

@@ -1,4 +1,4 @@
-//! What must hold behind every gateway. Must not know: which one it is.
+//! Checks that hold for every gateway. Must not know: which gateway it is.
 
 use std::thread;
 
@@ -6,12 +6,12 @@ use super::{ALICE, BOB, CROWD, GatewayFixture, GatewayKind, POLICY, order};
 use crate::with_peers::client::{ParsedResponse, RawRequest};
 use crate::with_peers::server::Server;
 
-/// Exactly the limit is let through, whatever clients say of themselves; then they see a refusal that they can act on.
-pub(super) fn exactly_the_limit_passes_and_refusals_can_be_acted_on(
+/// Exactly the limit passes, whatever clients put into forwarded fields. Then clients get a refusal with `Retry-After`.
+pub(super) fn exactly_the_limit_passes_and_refusals_have_retry_after(
     kind: &GatewayKind,
 ) -> GatewayFixture {
-    let scene = GatewayFixture::new(kind);
-    let (gateway, before) = (scene.gateway.address, scene.upstream.answered());
+    let fixture = GatewayFixture::new(kind);
+    let (gateway, before) = (fixture.gateway.address, fixture.upstream.answered());
     for left in [2, 1, 0] {
         let passed = order(ALICE).ask(gateway);
         assert_eq!(passed.status, 200, "{left} left: {passed:?}");
@@ -21,7 +21,7 @@ pub(super) fn exactly_the_limit_passes_and_refusals_can_be_acted_on(
         );
         assert!(
             passed.body.ends_with("\r\n\r\ntwo lamps"),
-            "the body went on: {passed:?}"
+            "the body reached the upstream: {passed:?}"
         );
     }
     let refused = order(ALICE).ask(gateway);
@@ -30,15 +30,15 @@ pub(super) fn exactly_the_limit_passes_and_refusals_can_be_acted_on(
     assert_eq!(
         refused.json()["limits"][0]["remaining"],
         97,
-        "the same address, whatever it says: {refused:?}"
+        "forged addresses are ignored: {refused:?}"
     );
-    assert_eq!(scene.passed_since(before), 3);
+    assert_eq!(fixture.passed_since(before), 3);
 
-    // Others have a quota of their own, and other requests are not limited by this one.
+    // Other clients have their own quota, and other requests do not match this limit.
     assert_eq!(order(BOB).ask(gateway).status, 200);
     let other = RawRequest::get("/orders?page=1").from(ALICE);
     assert_eq!(other.ask(gateway).status, 200);
-    scene
+    fixture
 }
 
 fn is_a_refusal(refused: &ParsedResponse) {
@@ -59,10 +59,10 @@ fn is_a_refusal(refused: &ParsedResponse) {
     assert_eq!(refused.json()["violated-policies"][0], "orders");
 }
 
-/// Many at once are admitted exactly to the limit: nobody asks twice for one request, and nobody forgets to ask.
-pub(super) fn a_crowd_is_admitted_exactly_to_the_limit(kind: &GatewayKind) {
-    let scene = GatewayFixture::new(kind);
-    let (gateway, before) = (scene.gateway.address, scene.upstream.answered());
+/// Of many concurrent requests exactly the limit passes: the gateway asks once for each request.
+pub(super) fn of_concurrent_requests_exactly_the_limit_passes(kind: &GatewayKind) {
+    let fixture = GatewayFixture::new(kind);
+    let (gateway, before) = (fixture.gateway.address, fixture.upstream.answered());
     let crowd: Vec<_> = (0..24)
         .map(|_| thread::spawn(move || order(CROWD).ask(gateway).status))
         .collect();
@@ -72,13 +72,13 @@ pub(super) fn a_crowd_is_admitted_exactly_to_the_limit(kind: &GatewayKind) {
         .collect();
     let count = |status| statuses.iter().filter(|one| **one == status).count();
     assert_eq!((count(200), count(429)), (3, 21), "{statuses:?}");
-    assert_eq!(scene.passed_since(before), 3);
+    assert_eq!(fixture.passed_since(before), 3);
 }
 
-/// What an admission says is the upstream's to read: these gateways do not hand it to the client.
-pub(super) fn what_an_admission_says_reaches_the_upstream_and_not_the_client(kind: &GatewayKind) {
-    let scene = GatewayFixture::new(kind);
-    let passed = order(ALICE).ask(scene.gateway.address);
+/// These gateways copy the fields of an admission to the upstream and not to the client.
+pub(super) fn the_fields_of_an_admission_reach_the_upstream_and_not_the_client(kind: &GatewayKind) {
+    let fixture = GatewayFixture::new(kind);
+    let passed = order(ALICE).ask(fixture.gateway.address);
     assert_eq!(passed.field("RateLimit"), None);
     assert!(
         passed.body.contains("\r\nRatelimit: \"per-address\";r=99;"),
@@ -86,42 +86,47 @@ pub(super) fn what_an_admission_says_reaches_the_upstream_and_not_the_client(kin
     );
 }
 
-/// A server that is gone: the client sees this status, nothing passes, and all is well once it is back.
-pub(super) fn nothing_passes_while_the_server_is_gone(kind: &GatewayKind, status: u16) {
-    let mut scene = GatewayFixture::new(kind);
-    let (gateway, before) = (scene.gateway.address, scene.upstream.answered());
-    scene.server.kill();
+/// While Tollgate is gone, clients get this status and nothing passes. Afterwards requests pass again.
+pub(super) fn nothing_passes_while_tollgate_is_gone(kind: &GatewayKind, status: u16) {
+    let mut fixture = GatewayFixture::new(kind);
+    let (gateway, before) = (fixture.gateway.address, fixture.upstream.answered());
+    fixture.server.kill();
     let answer = order(ALICE).ask(gateway);
     assert_eq!(answer.status, status, "{answer:?}");
-    assert_eq!(scene.passed_since(before), 0);
-    scene.server = Server::start_at(scene.server.http, POLICY);
+    assert_eq!(fixture.passed_since(before), 0);
+    fixture.server = Server::start_at(fixture.server.http, POLICY);
     assert_eq!(order(ALICE).ask(gateway).status, 200);
-    assert_eq!(scene.passed_since(before), 1);
+    assert_eq!(fixture.passed_since(before), 1);
 }
 
-/// A server that takes connections and says nothing.
-pub(super) fn nothing_passes_while_the_server_is_silent(kind: &GatewayKind, status: u16) {
-    let scene = GatewayFixture::new(kind);
-    let (gateway, before) = (scene.gateway.address, scene.upstream.answered());
-    scene.server.freeze();
+/// While Tollgate accepts connections and does not answer, clients get this status and nothing passes.
+pub(super) fn nothing_passes_while_tollgate_is_silent(kind: &GatewayKind, status: u16) {
+    let fixture = GatewayFixture::new(kind);
+    let (gateway, before) = (fixture.gateway.address, fixture.upstream.answered());
+    fixture.server.freeze();
     let answer = order(ALICE).ask(gateway);
     assert_eq!(answer.status, status, "{answer:?}");
-    assert_eq!(scene.passed_since(before), 0);
-    scene.server.thaw();
-    // What was asked in the meantime may have been charged, but another client is served at once.
+    assert_eq!(fixture.passed_since(before), 0);
+    fixture.server.thaw();
+    // The request of ALICE may have been charged, so another client checks that requests pass.
     assert_eq!(order(BOB).ask(gateway).status, 200);
 }
 
-/// More fields than we read are no way around the limits.
-pub(super) fn what_we_cannot_read_does_not_pass(scene: &GatewayFixture, statuses: &[u16]) {
-    let before = scene.upstream.answered();
+/// Requests with more or longer fields than Tollgate reads do not bypass the limits.
+pub(super) fn requests_that_tollgate_cannot_read_do_not_pass(
+    fixture: &GatewayFixture,
+    statuses: &[u16],
+) {
+    let before = fixture.upstream.answered();
     let many = (0..70).fold(order(BOB), |request, index| {
         request.with(&format!("x-field-{index}"), "1")
     });
-    let answer = many.ask(scene.gateway.address);
+    let answer = many.ask(fixture.gateway.address);
     assert!(statuses.contains(&answer.status), "{answer:?}");
     let long = "x".repeat(20_000);
-    let answer = order(BOB).with("x-long", &long).ask(scene.gateway.address);
+    let answer = order(BOB)
+        .with("x-long", &long)
+        .ask(fixture.gateway.address);
     assert!(statuses.contains(&answer.status), "{answer:?}");
-    assert_eq!(scene.passed_since(before), 0);
+    assert_eq!(fixture.passed_since(before), 0);
 }

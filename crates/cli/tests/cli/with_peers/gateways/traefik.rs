@@ -11,28 +11,28 @@ const TRAEFIK: GatewayKind = GatewayKind {
 };
 
 #[test]
-fn exactly_the_limit_passes_and_refusals_can_be_acted_on() {
-    let scene = shared_checks::exactly_the_limit_passes_and_refusals_can_be_acted_on(&TRAEFIK);
-    shared_checks::what_we_cannot_read_does_not_pass(&scene, &[431]);
+fn exactly_the_limit_passes_and_refusals_have_retry_after() {
+    let fixture = shared_checks::exactly_the_limit_passes_and_refusals_have_retry_after(&TRAEFIK);
+    shared_checks::requests_that_tollgate_cannot_read_do_not_pass(&fixture, &[431]);
 }
 
 #[test]
-fn a_crowd_is_admitted_exactly_to_the_limit() {
-    shared_checks::a_crowd_is_admitted_exactly_to_the_limit(&TRAEFIK);
+fn of_concurrent_requests_exactly_the_limit_passes() {
+    shared_checks::of_concurrent_requests_exactly_the_limit_passes(&TRAEFIK);
 }
 
 #[test]
-fn what_an_admission_says_reaches_the_upstream_and_not_the_client() {
-    shared_checks::what_an_admission_says_reaches_the_upstream_and_not_the_client(&TRAEFIK);
+fn the_fields_of_an_admission_reach_the_upstream_and_not_the_client() {
+    shared_checks::the_fields_of_an_admission_reach_the_upstream_and_not_the_client(&TRAEFIK);
 }
 
 #[test]
-fn it_says_500_while_the_server_is_gone() {
-    shared_checks::nothing_passes_while_the_server_is_gone(&TRAEFIK, 500);
+fn it_returns_500_while_tollgate_is_gone() {
+    shared_checks::nothing_passes_while_tollgate_is_gone(&TRAEFIK, 500);
 }
 
-/// It has no setting for how long it waits: half a minute.
+/// Traefik has no setting for this timeout; it is 30 seconds.
 #[test]
-fn it_says_500_while_the_server_is_silent() {
-    shared_checks::nothing_passes_while_the_server_is_silent(&TRAEFIK, 500);
+fn it_returns_500_while_tollgate_is_silent() {
+    shared_checks::nothing_passes_while_tollgate_is_silent(&TRAEFIK, 500);
 }
