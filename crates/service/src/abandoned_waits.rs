@@ -302,10 +302,7 @@ mod tests {
                 );
             }
         }
-        assert!(
-            gone > 1_000 && denied > 10,
-            "{gone} left, {denied} denied"
-        );
+        assert!(gone > 1_000 && denied > 10, "{gone} left, {denied} denied");
     }
 
     /// The refund of a plain bucket, which does not know of requests behind, breaks the limit: two proceed at one time.
