@@ -69,7 +69,7 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandErro
         json::print_json(&check_report(is_valid, &results))?;
         return Ok(is_valid);
     }
-    let colour = color.is_enabled(&std::io::stderr());
+    let colour = color.is_enabled_on_stderr();
     for checked in &results {
         match &checked.result {
             Ok(contents) => {

@@ -2,6 +2,7 @@
 //!
 //! Must not know: how requests are decided or served.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod check;
 mod completions;
@@ -16,11 +17,12 @@ mod schema;
 mod serve;
 mod settings;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use output::{Color, CommandError, print_error};
+use output::{Color, CommandError, print_error, print_last_error};
 
 /// A rate limiter: services ask it whether a request may proceed.
 #[derive(Debug, Parser)]
@@ -56,7 +58,7 @@ enum Command {
 fn main() -> ExitCode {
     let Arguments { command, color } = Arguments::parse();
     let result = match command {
-        Command::Serve(options) => serve::serve(&options).map_err(CommandError::Other),
+        Command::Serve(options) => return serve_exit_code(serve::serve(&options)),
         Command::Health(options) => return exit_code(health::health(&options)),
         Command::Check(options) => return exit_code(check::check(&options, color)),
         Command::Explain(options) => return exit_code(explain::explain(&options, color)),
@@ -69,6 +71,17 @@ fn main() -> ExitCode {
         Command::Completions(options) => completions::print::<Arguments>(&options),
     };
     exit_code(result.map(|()| true))
+}
+
+/// The exit code of a server. An unread stderr does not keep the process from ending.
+fn serve_exit_code(served: Result<(), Box<dyn Error>>) -> ExitCode {
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_last_error(format!("error: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The exit code: 0 for success, 1 for failure, 2 for a usage error.

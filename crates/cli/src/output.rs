@@ -1,10 +1,20 @@
 //! Output: results go to stdout, problems to stderr, colors only to terminals.
 //!
 //! Must not know: what is printed.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "commands write here, and end if nobody reads; what a server writes waits for nobody"
+)]
 
 use std::error::Error;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How long a server that could not go on waits until its error is written.
+const LAST_ERROR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -31,14 +41,19 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Whether to color the output to this stream.
-    pub(crate) fn is_enabled(self, stream: &impl IsTerminal) -> bool {
+    /// Whether to color the output to stdout.
+    pub(crate) fn is_enabled_on_stdout(self) -> bool {
+        self.is_enabled(io::stdout().is_terminal())
+    }
+
+    /// Whether to colour what goes to stderr.
+    pub(crate) fn is_enabled_on_stderr(self) -> bool {
+        self.is_enabled(io::stderr().is_terminal())
+    }
+
+    fn is_enabled(self, is_terminal: bool) -> bool {
         let variable = |name| std::env::var_os(name).unwrap_or_default();
-        self.choose(
-            stream.is_terminal(),
-            &variable("NO_COLOR"),
-            &variable("TERM"),
-        )
+        self.choose(is_terminal, &variable("NO_COLOR"), &variable("TERM"))
     }
 
     /// The same, with the stream and the environment as arguments. An empty NO_COLOR counts as unset.
@@ -66,6 +81,38 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
 /// Writes to stderr. Errors are ignored, because there is nowhere to report them.
 pub(crate) fn print_error(text: &str) {
     io::stderr().write_all(text.as_bytes()).ok();
+}
+
+/// Writes a startup message to stdout without waiting for a reader.
+pub(crate) fn print_in_background(text: String) {
+    let started = thread::Builder::new()
+        .name("print".to_owned())
+        .spawn(move || {
+            if print(&text).is_err() {
+                tracing::warn!("startup message was not written to stdout");
+            }
+        });
+    if let Err(error) = started {
+        tracing::warn!(%error, "startup message was not written to stdout");
+    }
+}
+
+/// Where a server logs.
+pub(crate) fn log_output() -> impl Write + Send {
+    io::stderr()
+}
+
+/// Like [`print_error`] for a server that ends: it waits for a reader of stderr only so long.
+pub(crate) fn print_last_error(text: String) {
+    let (done, written) = mpsc::sync_channel(1);
+    let started = thread::Builder::new().spawn(move || {
+        print_error(&text);
+        done.send(()).ok();
+    });
+    if started.is_ok() {
+        // Written or not, the process ends.
+        written.recv_timeout(LAST_ERROR_TIMEOUT).ok();
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! is the operator interface, [`Engine::divergence`] compares candidates. A warm decision does not allocate.
 //!
 //! Must not know: transports, header fields, files, whether a driver waits for a store.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod candidate;
 mod carried_over;
@@ -55,7 +56,7 @@ pub use sharded_counters::ShardedCounters;
 pub use sharing::{DenialCaching, Sharing};
 pub use steps::{StoreSteps, checks, run_local};
 pub use store::StateStore;
-pub use ticket::{Response, Ticket};
+pub use ticket::{Response, Ticket, WaitTicket};
 #[expect(deprecated, reason = "the old name works for one release")]
 pub use verdict::Standing;
 pub use verdict::{Degradation, DenialReason, EnforcementMode, LimitState, Verdict};

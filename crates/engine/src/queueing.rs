@@ -91,6 +91,12 @@ impl QueueingQuota {
         self.capacity
     }
 
+    /// The quota that refunds a cancelled wait: only the end of the queue is given back.
+    pub(crate) fn cancelling(&self) -> Option<Limit> {
+        let queue = LeakyBucket::waiting_for(*self.limit.denying_bucket()?);
+        Some(Limit::new(queue).with_unit(self.limit.unit()))
+    }
+
     /// Translates a reply into the terms of the policy's quota: how long to wait, and what remains without waiting.
     pub(crate) fn translate(&self, reply: &mut StoreReply, cost: u64) {
         if reply.outcome == Outcome::Allow && cost > 0 {

@@ -32,6 +32,7 @@ pub struct Settlement<'t> {
     /// The index of the current ticket item.
     position: usize,
     are_permits_held: bool,
+    is_behind: bool,
     result: Result<(), StoreError>,
     reply_buffer: Vec<StoreReply>,
 }
@@ -43,6 +44,7 @@ impl<'t> Settlement<'t> {
             action,
             position: 0,
             are_permits_held: true,
+            is_behind: false,
             result: Ok(()),
             reply_buffer: Vec::new(),
         }
@@ -54,6 +56,12 @@ impl<'t> Settlement<'t> {
     /// The store's first error. All other steps were carried out.
     pub fn finish(self) -> Result<bool, StoreError> {
         self.result.map(|()| self.are_permits_held)
+    }
+
+    /// Whether a cancelled wait was not refunded because later requests stand behind it. It may be once they have left.
+    #[must_use]
+    pub const fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// The next ticket item that needs the store.
@@ -99,7 +107,14 @@ impl StoreSteps for Settlement<'_> {
                 let is_held = |reply: &StoreReply| reply.note != ReplyNote::LeaseNotHeld;
                 self.are_permits_held &= replies.first().is_some_and(is_held);
             }
-            Ok(_) => {}
+            Ok(_) => {
+                if let (Some(mark), Some(reply)) = (self.ticket.wait_mark_at(at), replies.first())
+                    && matches!(self.action, SettleAction::Cancel)
+                {
+                    let end = reply.receipt.at.after(reply.status.reset_after);
+                    self.is_behind |= reply.note == ReplyNote::Plain && end.as_nanos() > mark;
+                }
+            }
         }
         self.position = at.saturating_add(1);
         self.reply_buffer = replies;

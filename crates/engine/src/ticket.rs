@@ -7,11 +7,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tollgate_core::Receipt;
 use tollgate_core::concurrency::LeaseId;
+use tollgate_core::{Outcome, Receipt, Timestamp};
 use tollgate_policy::model::{Consistency, Count};
 use tollgate_policy::rules::{MeterRole, Rule};
-use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
+use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
@@ -60,6 +60,14 @@ struct TicketItem {
     role: MeterRole,
     cost: u64,
     kind: TicketItemKind,
+    wait: Option<PromisedTurn>,
+}
+
+/// When a request that waits may proceed, and how a cancelled wait is refunded.
+#[derive(Clone, Copy, Debug)]
+struct PromisedTurn {
+    turn: Timestamp,
+    cancelling: IdentifiedLimit,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +97,28 @@ impl Ticket {
             let Some(kind) = item_kind(rule, is_open, planned, reply) else {
                 continue;
             };
-            Self::push(ticket, generation, plan, planned, kind);
+            Self::push(ticket, generation, plan, planned, kind, Some(reply));
+        }
+    }
+
+    /// Adds what was charged to a request that has to wait, and that no other ticket of it settles.
+    pub(crate) fn collect_wait(
+        ticket: &mut Option<Self>,
+        generation: &Arc<Generation>,
+        plan: &Plan,
+    ) {
+        for (planned, reply) in plan.with_replies() {
+            let Some((rule, entry)) = generation.rule(planned.rule) else {
+                continue;
+            };
+            let is_settled_elsewhere =
+                entry.awaits_response || matches!(planned.op, Op::Acquire { .. });
+            if is_settled_elsewhere || entry.counts_values {
+                continue;
+            }
+            if let Some(kind) = item_kind(rule, true, planned, reply) {
+                Self::push(ticket, generation, plan, planned, kind, Some(reply));
+            }
         }
     }
 
@@ -110,6 +139,7 @@ impl Ticket {
                     plan,
                     planned,
                     TicketItemKind::Permit(id),
+                    None,
                 );
             }
         }
@@ -121,6 +151,7 @@ impl Ticket {
         plan: &Plan,
         planned: &PlannedCheck,
         kind: TicketItemKind,
+        reply: Option<&StoreReply>,
     ) {
         let Some(limit) = plan.limit_of(generation, planned) else {
             return;
@@ -137,6 +168,13 @@ impl Ticket {
         };
         let (key, slot_key) = (add(plan.key(planned.key)), plan.slot_key(planned).map(add));
         let meter = generation.meter(planned.rule, planned.meter);
+        let wait = reply.and_then(|reply| match reply.outcome {
+            Outcome::Wait(wait) => Some(PromisedTurn {
+                turn: reply.receipt.at.after(wait),
+                cancelling: plan.cancelling_limit(generation, planned)?,
+            }),
+            _ => None,
+        });
         ticket.items.push(TicketItem {
             rule: planned.rule,
             limit: *limit,
@@ -146,6 +184,7 @@ impl Ticket {
             role: planned.role,
             cost: planned.cost,
             kind,
+            wait,
         });
     }
 
@@ -173,6 +212,43 @@ impl Ticket {
 
     pub(crate) fn check_at(&self, position: usize, op: Op) -> Option<QuotaCheck<'_>> {
         self.check(self.items.get(position)?, op)
+    }
+
+    /// The end of the queue after the charge of an item that was told to wait.
+    pub(crate) fn wait_mark_at(&self, position: usize) -> Option<u64> {
+        let item = self.items.get(position)?;
+        match item.kind {
+            TicketItemKind::Estimate(receipt) => item.wait.map(|_| receipt.mark),
+            _ => None,
+        }
+    }
+
+    /// Takes every item out that still waits for its turn. The others can be cancelled at once, in any order.
+    pub fn take_waits(&mut self, now: Timestamp) -> Vec<WaitTicket> {
+        let mut waits = Vec::new();
+        let items = std::mem::take(&mut self.items);
+        for item in items {
+            let promised = item.wait.filter(|promised| promised.turn > now);
+            let (TicketItemKind::Estimate(receipt), Some(promised)) = (item.kind, promised) else {
+                self.items.push(item);
+                continue;
+            };
+            waits.push(WaitTicket {
+                limit: item.limit.id,
+                key: self.keys.get(item.key.clone()).unwrap_or_default().into(),
+                mark: receipt.mark,
+                turn: promised.turn,
+                ticket: Self {
+                    generation: Arc::clone(&self.generation),
+                    items: vec![TicketItem {
+                        limit: promised.cancelling,
+                        ..item
+                    }],
+                    keys: self.keys.clone(),
+                },
+            });
+        }
+        waits
     }
 
     pub(crate) fn sharing_at(&self, position: usize) -> Sharing<'_> {
@@ -245,6 +321,44 @@ impl Ticket {
 fn actual_cost(rule: &Rule, response: &dyn Response) -> Option<u64> {
     let header = rule.cost.response_header()?;
     rule.cost.response_cost(response.header(header))
+}
+
+/// One place in the queue of a limit, held by a request that waits.
+///
+/// It can be given back only while it is the end of the queue: see [`Settlement::is_behind`](crate::Settlement::is_behind).
+#[must_use = "cancel it, or the place stays taken until its turn"]
+#[derive(Debug)]
+pub struct WaitTicket {
+    limit: LimitId,
+    key: Box<[u8]>,
+    mark: u64,
+    turn: Timestamp,
+    ticket: Ticket,
+}
+
+impl WaitTicket {
+    /// The queue that it stands in: the limit and the key.
+    #[must_use]
+    pub fn queue(&self) -> (LimitId, &[u8]) {
+        (self.limit, &self.key)
+    }
+
+    /// The end of the queue after its charge. Later places have higher marks.
+    #[must_use]
+    pub const fn mark(&self) -> u64 {
+        self.mark
+    }
+
+    /// When the request was promised to proceed.
+    #[must_use]
+    pub const fn turn(&self) -> Timestamp {
+        self.turn
+    }
+
+    /// The settlement that gives the place back, to be run by a driver.
+    pub const fn cancellation(&self) -> Settlement<'_> {
+        Settlement::new(&self.ticket, SettleAction::Cancel)
+    }
 }
 
 /// What one check leaves to settle.

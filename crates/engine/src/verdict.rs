@@ -282,6 +282,12 @@ impl Verdict {
         self.denying_rule().map(|rule| &*rule.name)
     }
 
+    /// What to cancel if a request that has to wait does not: see [`Outcome::Wait`]. It covers what the
+    /// [`ticket`](Self::take_ticket) does not. `None` for a request that need not wait.
+    pub fn take_wait_ticket(&mut self) -> Option<Ticket> {
+        self.scratch.work.verdict.wait_ticket.take()
+    }
+
     /// The ticket, to be settled with the response or cancelled: see [`Engine::respond`](crate::Engine::respond).
     /// `None` if nothing has to be settled, or if it was taken already.
     pub fn take_ticket(&mut self) -> Option<Ticket> {

@@ -20,6 +20,8 @@ pub(crate) struct VerdictBuilder {
     pub(crate) denied_by: Option<DenialSource>,
     pub(crate) degraded: Degradation,
     pub(crate) ticket: Option<Ticket>,
+    /// What to cancel if the request does not wait until its turn.
+    pub(crate) wait_ticket: Option<Ticket>,
     /// Not initialised until used: clearing it for every request took as long as the rest of a decision.
     states: ArrayVec<LimitState, MAX_CHECKS>,
 }
@@ -50,6 +52,7 @@ impl VerdictBuilder {
                 store: false,
             },
             ticket: None,
+            wait_ticket: None,
             states: ArrayVec::new_const(),
         }
     }
@@ -62,6 +65,7 @@ impl VerdictBuilder {
         self.denied_by = None;
         self.degraded = Degradation::default();
         self.ticket = None;
+        self.wait_ticket = None;
         self.states.clear();
     }
 

@@ -5,6 +5,7 @@
 //! a policy or by files, [`rlqs`] assigns quotas. [`config`] reads the files and plans charges, [`engine`] charges the counters,
 //! [`protobuf`] reads and writes messages. Must not know: gRPC, sockets, HTTP libraries.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod config;
 pub mod engine;

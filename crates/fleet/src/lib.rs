@@ -8,6 +8,7 @@
 //! [`FleetEngine`] is the asynchronous driver of the engine's decisions. [`Fleet`] holds the store, breakers, cached
 //! denials, leases and counts. A call that may have been carried out is never repeated. Requests are never used as
 //! probes: [`Fleet::probe_unavailable`] does that. Must not know: which store it is, transports, when maintenance runs.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod abandoned_tickets;
 mod async_checks;

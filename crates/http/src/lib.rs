@@ -5,6 +5,7 @@
 //! forwarding header and gets the client's address ([`ClientAddressResolver`]). Must not know: stores, sockets, any HTTP
 //! library.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod address;
 mod dialect;

@@ -3,6 +3,7 @@
 //! [`source`] parses YAML, TOML or JSON into one tree with lines and columns. [`read`] turns the tree into the
 //! [`model`] and checks it. [`compile`] turns the model into [`rules`], which the engine uses. Only `load` does IO.
 //! Must not know: stores, clocks, sockets.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod algorithm;
 pub mod attributes;

@@ -7,6 +7,7 @@
 //!
 //! Must not know: rules, names of limits, HTTP.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod address;
 mod call_failure;

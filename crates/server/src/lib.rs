@@ -3,6 +3,7 @@
 //! [`HttpApi`] answers requests, [`listen`] accepts connections. Listeners, clock, policy and shutdown are arguments, so that
 //! tests control all of them. Must not know: command lines, signals, files, how state is stored.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod admin;
 pub mod fleet;

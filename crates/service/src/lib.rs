@@ -5,7 +5,9 @@
 //! [`Attributes`](tollgate_policy::attributes::Attributes), calls [`check`](RateLimitService::check), and writes the response.
 //! Must not know: sockets, HTTP libraries, protocols, Redis, command lines.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod abandoned_waits;
 mod decision;
 mod demo;
 mod denial_log;
@@ -23,6 +25,7 @@ mod secret;
 mod service;
 mod tickets;
 mod wait_queue_full;
+mod watchdog;
 
 pub use decision::Refusal;
 pub use demo::demo_policy;
@@ -40,3 +43,4 @@ pub use service::{MAX_RETRY_JITTER, PolicyExplanation, RateLimitService};
 pub use tickets::{TICKET_LIFETIME, TakenTicket};
 pub use tollgate_http::HeaderFields;
 pub use wait_queue_full::WaitQueueFull;
+pub use watchdog::STALLED_AFTER;

@@ -4,6 +4,7 @@
 //! runtime's delay and reports it, but does not refuse requests because of it: see docs/adr/0019. Must not know: requests,
 //! limits, sockets.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -30,9 +31,12 @@ pub struct Saturation {
     late_micros: AtomicU64,
 }
 
-/// The permit of one request in the wait queue. Dropping it releases its place.
-#[derive(Debug)]
-pub struct WaitPermit(Arc<Saturation>);
+/// The permit of one request in the wait queue. Dropping it releases its place. Unless it is
+/// [completed](WaitPermit::complete) before, the request did not wait until its turn.
+pub struct WaitPermit {
+    saturation: Arc<Saturation>,
+    abandon: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
 
 impl Saturation {
     /// A queue for at most `most` waiting requests.
@@ -110,7 +114,10 @@ impl Saturation {
     #[must_use]
     pub fn acquire(self: &Arc<Self>) -> WaitPermit {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        WaitPermit(Arc::clone(self))
+        WaitPermit {
+            saturation: Arc::clone(self),
+            abandon: None,
+        }
     }
 
     /// Counts a request that was refused because the queue was full.
@@ -124,9 +131,31 @@ impl Saturation {
     }
 }
 
+impl WaitPermit {
+    /// The same permit, which calls `abandon` if it is dropped before the request's turn.
+    pub(crate) fn on_abandon(mut self, abandon: impl FnOnce() + Send + Sync + 'static) -> Self {
+        self.abandon = Some(Box::new(abandon));
+        self
+    }
+
+    /// Releases the place of a request that has waited until its turn.
+    pub fn complete(mut self) {
+        self.abandon = None;
+    }
+}
+
 impl Drop for WaitPermit {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.saturation.waiting.fetch_sub(1, Ordering::Relaxed);
+        if let Some(abandon) = self.abandon.take() {
+            abandon();
+        }
+    }
+}
+
+impl fmt::Debug for WaitPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitPermit").finish_non_exhaustive()
     }
 }
 

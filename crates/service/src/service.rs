@@ -15,6 +15,7 @@ use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
 use tollgate_store::{Clock, LimitUsage, MemoryStore};
 
+use crate::abandoned_waits::AbandonedWaits;
 use crate::denial_log::{DenialLog, DenialLogMode};
 use crate::error::InvalidService;
 use crate::header_fields::HeaderRenderer;
@@ -24,6 +25,7 @@ use crate::reload::PolicyReloader;
 use crate::saturation::{DEFAULT_MAX_WAITING, Saturation};
 use crate::secret::Secret;
 use crate::tickets::TicketTable;
+use crate::watchdog::Watchdog;
 
 /// The largest random delay that can be added to `Retry-After`.
 pub const MAX_RETRY_JITTER: Nanos = Nanos::HOUR;
@@ -42,6 +44,8 @@ pub struct RateLimitService<C> {
     pub(crate) tickets: TicketTable,
     pub(crate) headers: HeaderRenderer,
     saturation: Arc<Saturation>,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) abandoned_waits: AbandonedWaits,
     explanation: ArcSwap<PolicyExplanation>,
     /// Keys all digests of this process. It stays when the policy is replaced, so digests stay the same.
     secret: Secret,
@@ -123,6 +127,8 @@ impl<C: Clock> RateLimitService<C> {
             tickets: TicketTable::default(),
             headers: HeaderRenderer::new(secret),
             saturation: Saturation::with_max_waiting(DEFAULT_MAX_WAITING),
+            watchdog: Watchdog::default(),
+            abandoned_waits: AbandonedWaits::default(),
             explanation: ArcSwap::from_pointee(explanation),
             secret,
             replacing: Mutex::default(),

@@ -7,6 +7,7 @@
 //! - [`RemoteStore`], [`register`]: state that several nodes share, and the list of those nodes
 //!
 //! Must not know: names of limits, HTTP, what a key means.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod clock;
 pub mod contract;

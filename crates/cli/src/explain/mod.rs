@@ -195,7 +195,7 @@ pub(crate) fn explain(options: &Options, color: Color) -> Result<bool, CommandEr
         return Ok(ok);
     }
     print(&text)?;
-    let colour = color.is_enabled(&std::io::stderr());
+    let colour = color.is_enabled_on_stderr();
     problems
         .iter()
         .for_each(|file| print_error(&file.render(colour)));

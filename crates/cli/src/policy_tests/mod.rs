@@ -44,7 +44,7 @@ pub(crate) struct Options {
 /// Runs tests. Returns whether all of them passed.
 pub(crate) fn test(options: &Options, color: Color) -> Result<bool, CommandError> {
     let only = options.only.as_deref().unwrap_or_default();
-    let colour = color.is_enabled(&std::io::stdout());
+    let colour = color.is_enabled_on_stdout();
     let mut files = Vec::with_capacity(options.files.len());
     for path in &options.files {
         let file = run_file(path, only);

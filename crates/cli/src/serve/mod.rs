@@ -6,6 +6,7 @@ mod bound_listeners;
 mod drain;
 mod errors;
 mod fleet;
+mod log_writer;
 mod logs;
 mod open_file_limit;
 mod service_manager;
@@ -44,13 +45,15 @@ const MAX_ADMIN_CONNECTIONS: usize = 64;
 
 /// Serves until the process gets a stop signal.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    logs::start(&options.logs);
+    // Dropped last: what happens until the end is written.
+    let (dropped_lines, _flush) = logs::start(&options.logs)?;
     settings::warn_about_former_variables();
     let (draining, drain_signal) = ShutdownTrigger::new();
     let (runtime, admin_runtime) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
     let fleet = fleet::connect(options, secret, &runtime)?;
     let app = Arc::new(build_api(options, secret)?.with_drain_signal(drain_signal.clone()));
+    app.metrics().expose_dropped_log_lines(dropped_lines);
     let tls = TlsSetup::open(&options.tls)?;
     // Watches the policy file until this function returns.
     let _watch = app.envoy().reloader().map(watch_policy).transpose()?;
@@ -174,6 +177,7 @@ async fn run(
     let mut measuring = JoinSet::new();
     measuring.spawn(Arc::clone(app.saturation()).measure_runtime_delay());
     measuring.spawn(Arc::clone(app.service()).log_memory_pressure());
+    measuring.spawn(Arc::<RateLimitService<_>>::clone(app.service()).run_watchdog());
     print_startup_message(&app, &addresses);
     manager.notify(READY);
     tokio::select! {

@@ -2,12 +2,12 @@
 //!
 //! Must not know: how anything is served.
 
-use std::io::{self, Write};
-
 use tollgate_server::listen::LocalEndpoint;
 use tollgate_server::resp::RespServer;
 use tollgate_server::{HttpApi, ListenerCounters};
 use tollgate_store::SystemClock;
+
+use crate::output::print_in_background;
 
 /// The address of each listener that is on.
 #[derive(Debug, Default)]
@@ -43,12 +43,9 @@ pub(super) fn print_startup_message(app: &HttpApi<SystemClock>, addresses: &List
         let also: Vec<String> = redis.into_iter().chain(admin).collect();
         text.push_str(&app.welcome_text(api, &also));
     }
-    let mut stdout = io::stdout().lock();
-    let written = writeln!(stdout, "{text}");
-    if let Err(error) = written.and_then(|()| stdout.flush()) {
-        // The server works without the message.
-        tracing::warn!(%error, "startup message was not written to stdout");
-    }
+    text.push('\n');
+    // A pipe that nobody reads must hold up neither listeners nor the end of the process.
+    print_in_background(text);
 }
 
 fn listener_url(scheme: &str, endpoint: &LocalEndpoint) -> String {

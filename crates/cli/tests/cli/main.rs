@@ -24,4 +24,5 @@ mod scenarios;
 mod serve;
 mod shipped_policies;
 mod tls;
+mod unread_output;
 mod with_peers;

@@ -41,7 +41,9 @@ impl LeakyBucket {
         if !self.is_queue() || actual >= receipt.cost {
             return self.bucket.settle(tat, now, receipt, actual);
         }
-        let surplus = self.bucket.price(receipt.cost.saturating_sub(actual));
+        let blocks = |cost| self.bucket.blocks(cost);
+        let surplus = blocks(receipt.cost).saturating_sub(blocks(actual));
+        let surplus = self.bucket.price(surplus);
         let is_last = tat == receipt.mark;
         self.bucket
             .reduce_debt(tat, now, if is_last { surplus } else { 0 })

@@ -57,6 +57,16 @@ impl LeakyBucket {
         }
     }
 
+    /// The queue before a token bucket, for refunds of cancelled waits: `bucket` is the token bucket with the longest wait added to its
+    /// capacity. A request that waited for it stood in this queue.
+    #[must_use]
+    pub const fn waiting_for(bucket: TokenBucket) -> Self {
+        Self {
+            bucket,
+            delay: Some(0),
+        }
+    }
+
     /// The most units admitted at once: the burst and the one being served.
     #[must_use]
     pub const fn limit(&self) -> u64 {

@@ -16,8 +16,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tollgate_core::Timestamp;
 use tollgate_core::compose::BatchOutcome;
+use tollgate_core::{Outcome, Timestamp};
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::{QuotaCheck, StoreError, StoreReply};
 
@@ -185,6 +185,16 @@ impl<'a> Decision<'a> {
         if reserves || self.generation.has_tickets() {
             self.collect(reserves);
         }
+        if matches!(self.scratch.work.verdict.outcome, Outcome::Wait(_)) && !reserves {
+            self.collect_wait();
+        }
+    }
+
+    /// Keeps what to cancel if the request does not wait until its turn.
+    #[cold]
+    fn collect_wait(&mut self) {
+        let Work { plan, verdict, .. } = &mut self.scratch.work;
+        Ticket::collect_wait(&mut verdict.wait_ticket, &self.generation, plan);
     }
 
     fn collect(&mut self, reserves: bool) {

@@ -273,6 +273,23 @@ impl Plan {
         }
     }
 
+    /// The quota that refunds a check that was told to wait.
+    pub(crate) fn cancelling_limit(
+        &self,
+        generation: &Generation,
+        planned: &PlannedCheck,
+    ) -> Option<IdentifiedLimit> {
+        let limit = *self.limit_of(generation, planned)?;
+        match self.queueing(generation, planned.quota_path()) {
+            Some(queueing) => Some(IdentifiedLimit {
+                id: limit.id,
+                limit: queueing.cancelling()?,
+            }),
+            // A leaky queue refunds so by itself.
+            None => Some(limit),
+        }
+    }
+
     /// How a fleet shares the state of a check.
     pub(crate) fn sharing<'a>(
         &'a self,

@@ -2,6 +2,8 @@
 //!
 //! Must not know: Tollgate's policies, protobuf.
 
+use std::cell::RefCell;
+
 use tollgate_core::{Nanos, Outcome};
 use tollgate_http::{HeaderFields, RateLimitItem};
 use tollgate_service::{RequestOutcome, Transport, with_header_fields};
@@ -72,6 +74,7 @@ impl<C: Clock> EnvoyService<C> {
                 fields,
                 metadata: metadata.as_ref(),
                 wait: Nanos::ZERO,
+                wait_tickets: &RefCell::default(),
             })
         })
     }

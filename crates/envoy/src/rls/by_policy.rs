@@ -2,6 +2,8 @@
 //!
 //! Must not know: protobuf, how the engine decides.
 
+use std::cell::RefCell;
+
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{DenialReason, Ticket, Verdict};
 use tollgate_http::{HeaderFields, RateLimitItem};
@@ -26,9 +28,13 @@ impl<C: Clock> EnvoyService<C> {
         if let [only] = request.descriptors
             && only.limit.is_none()
         {
-            let all = [self.decide_one(DescriptorRequest::new(request, only)).await];
+            let mut all = [self.decide_one(DescriptorRequest::new(request, only)).await];
             self.observe(transport, &all)?;
-            return Ok(self.answer_by_policy(&all, &[None], inspect));
+            let waits = all
+                .iter_mut()
+                .filter_map(|one| one.verdict.take_wait_ticket());
+            let waits = waits.collect();
+            return Ok(self.answer_by_policy(&all, &[None], waits, inspect));
         }
         // In a box, so that the future of one descriptor stays small.
         Box::pin(self.decide_all(transport, request, inspect)).await
@@ -98,10 +104,14 @@ impl<C: Clock> EnvoyService<C> {
                     slot.is_some_and(|status: RlsStatus<'_>| status.code == RlsCode::OverLimit);
             }
         }
+        let is_waiting = all.iter().any(|one| !one.wait().is_zero());
+        let mut waits = Vec::new();
         while let Some(ticket) = reserved.tickets.pop() {
             if is_refused {
                 // If the store does not answer, the charge stays.
                 let _cancelled = service.cancel(ticket).await;
+            } else if is_waiting && !ticket.has_permits() {
+                waits.push(ticket);
             } else {
                 self.release(Some(ticket)).await;
             }
@@ -117,7 +127,7 @@ impl<C: Clock> EnvoyService<C> {
                 one.verdict = self.charge(&one.request).await;
             }
         }
-        Ok(self.answer_by_policy(&all, overrides, inspect))
+        Ok(self.answer_by_policy(&all, overrides, waits, inspect))
     }
 
     /// Counts and logs one verdict for the whole request: that of the first refused descriptor, or of the first. It fails if a
@@ -141,11 +151,13 @@ impl<C: Clock> EnvoyService<C> {
         Ok(())
     }
 
-    /// Builds the response. `overrides` are the statuses by overrides of descriptors.
+    /// Builds the response. `overrides` are the statuses by overrides of descriptors, `waits` what to cancel if the client does not
+    /// wait.
     fn answer_by_policy<T>(
         &self,
         all: &[DescriptorDecision<'_>],
         overrides: &[Option<RlsStatus<'_>>],
+        waits: Vec<Ticket>,
         inspect: impl FnOnce(&RlsResponse<'_>) -> T,
     ) -> T {
         let mut statuses = [RlsStatus::default(); MAX_DESCRIPTORS];
@@ -175,6 +187,7 @@ impl<C: Clock> EnvoyService<C> {
                 wait: wait
                     .filter(|_| outcome.is_admitted())
                     .unwrap_or(Nanos::ZERO),
+                wait_tickets: &RefCell::new(waits),
             })
         })
     }

@@ -24,6 +24,7 @@ pub(crate) use rule_policies::RulePolicies;
 use std::fmt;
 
 use tollgate_core::{Nanos, Outcome};
+use tollgate_engine::Ticket;
 use tollgate_http::{HeaderFields, RateLimitItem};
 use tollgate_service::{Refusal, RequestOutcome, Transport};
 use tollgate_store::{Clock, StoreError, StoreErrorKind};
@@ -74,30 +75,36 @@ impl<C: Clock> EnvoyService<C> {
         decided
     }
 
-    /// The same request and response as JSON, with the HTTP status of envoyproxy/ratelimit.
+    /// The same request and response as JSON, with the HTTP status of envoyproxy/ratelimit, and what to cancel if the client does
+    /// not wait.
     ///
     /// # Errors
     /// Why the request is invalid.
-    pub async fn should_rate_limit_json(&self, body: &[u8]) -> Result<RlsJsonResponse, String> {
+    pub async fn should_rate_limit_json(
+        &self,
+        body: &[u8],
+    ) -> Result<(RlsJsonResponse, Vec<Ticket>), String> {
         let request_body = json::read_json(body)?;
         let entries = request_body.entries()?;
         let descriptors = request_body.descriptors(&entries)?;
         let request = request_body.request(&descriptors)?;
         let answered = self.should_rate_limit(Transport::Http, &request, |response| {
-            RlsJsonResponse::Decided {
+            let decided = RlsJsonResponse::Decided {
                 status: match response.overall {
                     RlsCode::Ok => 200,
                     RlsCode::OverLimit => Refusal::over_limit(None).status,
                 },
                 body: json::write_json(response),
                 wait: response.wait,
-            }
+            };
+            (decided, response.wait_tickets.take())
         });
         answered.await.or_else(|error| match error {
             RlsError::BadRequest(reason) => Err(reason.to_string()),
             RlsError::Store(error) => {
                 let refusal = Refusal::store_unavailable();
-                Ok(RlsJsonResponse::Failed(refusal, error.to_string()))
+                let failed = RlsJsonResponse::Failed(refusal, error.to_string());
+                Ok((failed, Vec::new()))
             }
         })
     }

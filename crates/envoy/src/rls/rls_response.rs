@@ -2,7 +2,10 @@
 //!
 //! Must not know: protobuf, JSON, policies.
 
+use std::cell::RefCell;
+
 use tollgate_core::Nanos;
+use tollgate_engine::Ticket;
 use tollgate_http::HeaderFields;
 
 use crate::config::{Metadata, RlsCode};
@@ -20,6 +23,10 @@ pub struct RlsResponse<'a> {
     pub metadata: Option<&'a Metadata>,
     /// How long to delay the response.
     pub wait: Nanos,
+    /// What to cancel if the client does not wait so long: see [`RateLimitService::acquire_wait`].
+    ///
+    /// [`RateLimitService::acquire_wait`]: tollgate_service::RateLimitService::acquire_wait
+    pub wait_tickets: &'a RefCell<Vec<Ticket>>,
 }
 
 /// The status of one descriptor.

@@ -138,7 +138,7 @@ impl<C: Clock + 'static> AdminApi<C> {
     }
 
     /// Whether load balancers should send requests. The server decides without a remote store, so only a shutdown makes it
-    /// unready.
+    /// unready, and a stall.
     fn is_ready(&self) -> bool {
         self.stopping
             .as_ref()
@@ -185,7 +185,7 @@ impl<C: Clock + 'static> AdminApi<C> {
 
     fn ready(&self) -> HttpResponse {
         if self.is_ready() {
-            return HttpResponse::text("ready\n");
+            return self.app.health("ready\n");
         }
         HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
@@ -194,7 +194,7 @@ impl<C: Clock + 'static> AdminApi<C> {
         let is_read = !routes::is_write(request.method);
         let answered = match endpoint {
             AdminEndpoint::FrontPage => Ok(index::index_page()),
-            AdminEndpoint::Health => Ok(HttpResponse::text("ok\n")),
+            AdminEndpoint::Health => Ok(self.app.health("ok\n")),
             AdminEndpoint::Ready => Ok(self.ready()),
             AdminEndpoint::Metrics => Ok(self.metrics(request)),
             AdminEndpoint::Limits => Ok(self.app.list_limits()),

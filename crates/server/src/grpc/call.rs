@@ -306,8 +306,14 @@ pub(super) async fn finish_call<S: GrpcHandler>(
     if let CallProgress::HoldingReply(mut respond, answer) = step {
         let wait = Duration::from_nanos(answer.delay.as_nanos());
         // The whole delay: an earlier reply would use up quota that is promised to others.
-        sleep(wait).await;
+        tokio::select! {
+            () = sleep(wait) => {}
+            // The client cancelled the call: dropping the permit gives its place in the queue back.
+            _reset = poll_fn(|context| respond.poll_reset(context)) => return,
+        }
+        if let Some(permit) = answer.wait_permit {
+            permit.complete();
+        }
         send(&mut respond, answer.message);
-        drop(answer.wait_permit);
     }
 }

@@ -1,6 +1,7 @@
 //! `grpc.health.v1`: whether the server is ready, for load balancers and probes.
 //!
-//! It is ready until it starts to shut down. The state of the store does not matter. Must not know: connections, streams.
+//! It is ready until it starts to shut down, unless it is stalled. The state of the store does not matter. Must not know:
+//! connections, streams.
 
 use super::methods::{
     GrpcMethod, HEALTH_SERVICE, REFLECTION_SERVICE, REFLECTION_V1ALPHA_SERVICE, RLQS_SERVICE,
@@ -29,10 +30,10 @@ const SERVICE_UNKNOWN: u64 = 3;
 pub(super) fn respond(
     method: GrpcMethod,
     message: &[u8],
-    is_stopping: bool,
+    is_serving: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), GrpcStatus> {
-    let health = if is_stopping { NOT_SERVING } else { SERVING };
+    let health = if is_serving { SERVING } else { NOT_SERVING };
     let mut writer = MessageWriter::new(out);
     if method == GrpcMethod::HealthList {
         for service in SERVICES {
@@ -73,10 +74,10 @@ fn parse_service(message: &[u8]) -> Result<&str, WireError> {
 mod tests {
     use super::*;
 
-    fn check(method: GrpcMethod, service: &str, is_stopping: bool) -> Result<Vec<u8>, GrpcCode> {
+    fn check(method: GrpcMethod, service: &str, is_serving: bool) -> Result<Vec<u8>, GrpcCode> {
         let (mut request, mut out) = (Vec::new(), Vec::new());
         MessageWriter::new(&mut request).text(1, service.as_bytes());
-        match respond(method, &request, is_stopping, &mut out) {
+        match respond(method, &request, is_serving, &mut out) {
             Ok(()) => Ok(out),
             Err(status) => Err(status.code),
         }
@@ -86,15 +87,15 @@ mod tests {
     fn the_server_is_ready_until_it_stops() {
         for service in SERVICES {
             assert_eq!(
-                check(GrpcMethod::HealthCheck, service, false),
+                check(GrpcMethod::HealthCheck, service, true),
                 Ok(vec![8, 1])
             );
             assert_eq!(
-                check(GrpcMethod::HealthCheck, service, true),
+                check(GrpcMethod::HealthCheck, service, false),
                 Ok(vec![8, 2])
             );
         }
-        let list = check(GrpcMethod::HealthList, "", false).unwrap();
+        let list = check(GrpcMethod::HealthList, "", true).unwrap();
         let mut fields = MessageFields::new(&list);
         let mut count = 0;
         while let Some((number, _)) = fields.next_field().unwrap() {
@@ -107,14 +108,14 @@ mod tests {
     #[test]
     fn an_unknown_service_is_not_found_but_may_be_watched() {
         assert_eq!(
-            check(GrpcMethod::HealthCheck, "nobody", false),
+            check(GrpcMethod::HealthCheck, "nobody", true),
             Err(GrpcCode::NotFound)
         );
         assert_eq!(
-            check(GrpcMethod::HealthWatch, "nobody", false),
+            check(GrpcMethod::HealthWatch, "nobody", true),
             Ok(vec![8, 3])
         );
-        let garbage = respond(GrpcMethod::HealthCheck, &[0x0a, 9], false, &mut Vec::new());
+        let garbage = respond(GrpcMethod::HealthCheck, &[0x0a, 9], true, &mut Vec::new());
         assert_eq!(garbage.unwrap_err().code, GrpcCode::InvalidArgument);
     }
 }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tollgate_core::Nanos;
+use tollgate_engine::Ticket;
 use tollgate_store::Clock;
 
 use self::connection::serve_connection;
@@ -108,7 +109,7 @@ impl<C: Clock + 'static> GrpcServer<C> {
         &self,
         message: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Nanos, GrpcStatus> {
+    ) -> Result<(Nanos, Vec<Ticket>), GrpcStatus> {
         let (mut entries, mut descriptors) = (EntryBuffer::new(), DescriptorBuffer::new());
         let request = match read_request(message, &mut entries, &mut descriptors) {
             Ok(request) => request,
@@ -125,7 +126,7 @@ impl<C: Clock + 'static> GrpcServer<C> {
             .envoy
             .should_rate_limit(Transport::Grpc, &request, |response| {
                 write_response(response, out);
-                response.wait
+                (response.wait, response.wait_tickets.take())
             });
         response_delay.await.map_err(|error| match error {
             RlsError::BadRequest(reason) => {
@@ -142,11 +143,14 @@ impl<C: Clock + 'static> GrpcServer<C> {
         is_stopping: bool,
     ) -> Result<GrpcReply, GrpcStatus> {
         let mut out = new_frame();
-        let mut wait = Nanos::ZERO;
+        let (mut wait, mut wait_tickets) = (Nanos::ZERO, Vec::new());
         match method {
-            GrpcMethod::ShouldRateLimit => wait = self.should_rate_limit(message, &mut out).await?,
+            GrpcMethod::ShouldRateLimit => {
+                (wait, wait_tickets) = self.should_rate_limit(message, &mut out).await?;
+            }
             GrpcMethod::HealthCheck | GrpcMethod::HealthList | GrpcMethod::HealthWatch => {
-                health::respond(method, message, is_stopping, &mut out)?;
+                let is_serving = !is_stopping && self.envoy.service().stalled_for().is_none();
+                health::respond(method, message, is_serving, &mut out)?;
             }
             GrpcMethod::Reflect => reflection::respond(message, &mut out)?,
             // Streaming calls do not come here.
@@ -157,7 +161,8 @@ impl<C: Clock + 'static> GrpcServer<C> {
         Ok(GrpcReply {
             message: finish_frame(out),
             delay: wait,
-            wait_permit: (!wait.is_zero()).then(|| self.envoy.service().saturation().acquire()),
+            wait_permit: (!wait.is_zero())
+                .then(|| self.envoy.service().acquire_wait(wait_tickets, None)),
         })
     }
 }

@@ -19,7 +19,7 @@ use crate::http::response::HttpResponse;
 use crate::http::verdict_body::VerdictBody;
 use tollgate_service::{HeaderSubject, Transport, with_header_fields};
 
-impl<C: Clock> HttpApi<C> {
+impl<C: Clock + 'static> HttpApi<C> {
     pub(crate) async fn check(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
         let parsed = match *request.method {
             Method::POST => parse_body(request)?,
@@ -120,6 +120,7 @@ impl<C: Clock> HttpApi<C> {
             .check(Transport::Http, &forwarded, CheckOptions::default())
             .await;
         let ticket = self.service.issue_ticket(&mut verdict);
+        let wait_ticket = verdict.take_wait_ticket();
         let reply =
             self.service
                 .with_rate_limit_status(&verdict, HeaderSubject::Request, |answer| {
@@ -128,7 +129,7 @@ impl<C: Clock> HttpApi<C> {
                 });
         Ok(match reply.delay().is_zero() {
             true => reply,
-            false => reply.with_wait_permit(self.saturation().acquire()),
+            false => reply.with_wait_permit(self.service.acquire_wait(wait_ticket, ticket)),
         })
     }
 

@@ -81,14 +81,31 @@ impl<C: Clock> HttpApi<C> {
         self.handle(&request).await.into_response()
     }
 
-    /// The server decides without a remote store, so only a shutdown makes it unready.
+    /// The server decides without a remote store, so only a shutdown and a stall makes it unready.
     fn ready(&self) -> HttpResponse {
         match self.is_draining() {
             true => HttpResponse::status_problem(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the server is stopping",
             ),
-            false => HttpResponse::text("ready\n"),
+            false => self.health("ready\n"),
+        }
+    }
+
+    /// This text while requests are decided, and 503 with the age of the last decision if they are not: see
+    /// [`RateLimitService::stalled_for`](tollgate_service::RateLimitService::stalled_for).
+    pub(crate) fn health(&self, text: &'static str) -> HttpResponse {
+        match self.service.stalled_for() {
+            None => HttpResponse::text(text),
+            Some(age) => {
+                let millis = age.as_nanos() / 1_000_000;
+                let detail = format!(
+                    "the server is stalled: it made its last decision {}.{:03} s ago",
+                    millis / 1_000,
+                    millis % 1_000
+                );
+                HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
+            }
         }
     }
 }
@@ -139,8 +156,8 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
             ApiEndpoint::Status => self.status(request).await,
             ApiEndpoint::Limits => Ok(self.list_limits()),
             ApiEndpoint::OpenApi => Ok(HttpResponse::json(openapi::DOCUMENT)),
-            ApiEndpoint::Health => Ok(HttpResponse::text("ok\n")),
-            ApiEndpoint::EnvoyHealth => Ok(HttpResponse::text("OK")),
+            ApiEndpoint::Health => Ok(self.health("ok\n")),
+            ApiEndpoint::EnvoyHealth => Ok(self.health("OK")),
             ApiEndpoint::RlsJson => Ok(Box::pin(self.answer_rls_json(request.body)).await),
             ApiEndpoint::Ready => Ok(self.ready()),
             ApiEndpoint::FrontPage => Ok(HttpResponse::text(

@@ -11,7 +11,7 @@ use crate::http::forward_auth::Gateway;
 use crate::http::http_api::HttpApi;
 use crate::http::response::HttpResponse;
 
-impl<C: Clock> HttpApi<C> {
+impl<C: Clock + 'static> HttpApi<C> {
     /// The response about a request that a peek found would have to wait. Nothing is charged.
     pub(crate) fn answer_queue_full(&self, gateway: Gateway, peeked: &Verdict) -> HttpResponse {
         self.service.record_saturation();

@@ -7,6 +7,7 @@
     reason = "a test that cannot go on should say so loudly, helpers included"
 )]
 
+mod abandoned_waits;
 mod admin;
 mod bad_requests;
 mod connections;

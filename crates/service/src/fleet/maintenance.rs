@@ -65,5 +65,6 @@ impl<C: Clock> FleetMaintenance<C> {
         if let Some(engine) = self.service.fleet_engine() {
             engine.cancel_abandoned().await;
         }
+        self.service.cancel_fleet_waits().await;
     }
 }

@@ -130,6 +130,8 @@ families! {
         "Requests that would have had to wait while the wait queue was full: refused, let_through (admitted because their limits are open)";
     RUNTIME_DELAY Gauge "tollgate_runtime_late_seconds" []
         "Worst scheduling delay of the runtime in the last seconds";
+    DECISION_AGE Gauge "tollgate_watchdog_age_seconds" []
+        "How long ago the watchdog last decided a synthetic request; above 5 s health checks fail; not there before the first one";
     CONNECTIONS Gauge "tollgate_connections" ["listener"]
         "Open connections";
     CONNECTIONS_ACCEPTED Counter "tollgate_connections_accepted" ["listener"]
@@ -194,6 +196,8 @@ families! {
         "Requests rejected by the admin listener: token (missing or wrong), forbidden (a read token for an operation), origin (a browser on another site), flood (too many wrong tokens)";
     LOGS_SUPPRESSED Counter "tollgate_denial_logs_suppressed" []
         "Denials not logged because of the log's rate limit";
+    LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
+        "Log lines that were dropped because nobody read stderr fast enough";
     BUILD Info "tollgate_build" ["version"]
         "Version of the program";
     PROCESS_CPU Counter "process_cpu_seconds" []

@@ -50,6 +50,10 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
         degraded.add(&[cause.name()], metrics.is_degraded(cause, now).into());
     }
     write_saturation(&mut page, service.saturation());
+    if let Some(age) = service.decision_age() {
+        page.family(&families::DECISION_AGE)
+            .add_nanos(&[], age.as_nanos());
+    }
     write_listeners(&mut page, from.listeners);
     write_certificate(&mut page, from.certificate);
     write_policy(&mut page, from.generation, from.files.as_ref());
@@ -65,6 +69,8 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     }
     let suppressed = metrics.suppressed_logs.load(Ordering::Relaxed);
     page.family(&families::LOGS_SUPPRESSED).add(&[], suppressed);
+    page.family(&families::LOG_LINES_DROPPED)
+        .add(&[], metrics.dropped_log_lines());
     page.family(&families::BUILD)
         .add(&[env!("CARGO_PKG_VERSION")], 1);
     write_process(&mut page, &ProcessStats::current());

@@ -17,6 +17,7 @@ pub use gather::gather;
 pub use sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_engine::{DenialReason, ShardedCounters, Verdict};
@@ -87,6 +88,8 @@ pub struct Metrics {
     /// When decisions were last not exact, by cause, in nanoseconds since 1970.
     degraded: [AtomicU64; 3],
     suppressed_logs: AtomicU64,
+    /// Counted where the log is written, if it drops lines.
+    dropped_log_lines: OnceLock<Arc<AtomicU64>>,
     /// Requests that the admin listener rejected, by reason.
     rejected: [AtomicU64; 4],
 }
@@ -204,8 +207,20 @@ impl Metrics {
             throttled: ShardedCounters::new(),
             degraded: Default::default(),
             suppressed_logs: AtomicU64::new(0),
+            dropped_log_lines: OnceLock::new(),
             rejected: Default::default(),
         }
+    }
+
+    /// Exposes a counter of log lines that were dropped. The first one stays.
+    pub fn expose_dropped_log_lines(&self, counter: Arc<AtomicU64>) {
+        // One process has one log; a second counter would be a bug of the program that starts it.
+        let _is_first = self.dropped_log_lines.set(counter).is_ok();
+    }
+
+    fn dropped_log_lines(&self) -> u64 {
+        let counter = self.dropped_log_lines.get();
+        counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 
     /// Counts a verdict of the engine. Every transport calls this once for each verdict that it returns. `now` is called only

@@ -69,7 +69,8 @@ impl<C: Clock> RateLimitService<C> {
     }
 
     /// Refunds a request whose client disconnected: at once over memory, in the background with a fleet.
-    pub fn abandon(&self, ticket: Ticket) {
+    pub fn abandon(&self, mut ticket: Ticket) {
+        self.cancel_waits(&mut ticket);
         match self.fleet() {
             Some(fleet) => fleet.abandon(ticket),
             None => {
@@ -79,11 +80,13 @@ impl<C: Clock> RateLimitService<C> {
         }
     }
 
-    /// Cancels a request: refunds its charge and releases its leases.
+    /// Cancels a request: refunds its charge and releases its leases. A place in a queue is given back when no request stands
+    /// behind it, with a fleet in the background.
     ///
     /// # Errors
     /// The store failed to carry out all of it.
-    pub async fn cancel(&self, ticket: Ticket) -> Result<(), StoreError> {
+    pub async fn cancel(&self, mut ticket: Ticket) -> Result<(), StoreError> {
+        self.cancel_waits(&mut ticket);
         match self.fleet_engine() {
             Some(fleet) => fleet.cancel(ticket).await,
             None => self.engine().cancel(ticket),

@@ -109,6 +109,14 @@ impl TicketTable {
         self.remove(id, now, || SlotState::Settled).await
     }
 
+    /// Takes an open ticket without waiting. `None` if it is borrowed, settled or unknown.
+    pub(crate) fn take_open(&self, id: u128, now: Timestamp) -> Option<Ticket> {
+        match self.slots().take(id, now, || SlotState::Settled) {
+            Some(TakenTicket::Open(ticket)) => Some(ticket),
+            _ => None,
+        }
+    }
+
     /// Borrows an open ticket for the time of a call of the store.
     pub(crate) async fn borrow(&self, id: u128, now: Timestamp) -> Option<BorrowedTicket<'_>> {
         match self.remove(id, now, || SlotState::Borrowed).await {

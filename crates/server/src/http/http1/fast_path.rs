@@ -59,7 +59,7 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
         // Release the buffers before anything is awaited.
         drop(buffers);
         let more = match unsent {
-            Some(unsent) => unsent.send(stream, handler.counters()).await?,
+            Some(mut unsent) => unsent.send(stream, handler.counters()).await?,
             None => Vec::new(),
         };
         if !rest.is_empty() || !more.is_empty() {
@@ -89,7 +89,7 @@ struct UnsentResponses {
     wait: Nanos,
     delayed: Vec<u8>,
     /// The wait permit of the delayed response.
-    _wait_permit: Option<WaitPermit>,
+    wait_permit: Option<WaitPermit>,
 }
 
 impl UnsentResponses {
@@ -104,13 +104,13 @@ impl UnsentResponses {
             now,
             wait,
             delayed: bytes,
-            _wait_permit: wait_permit,
+            wait_permit,
         })
     }
 
     /// Sends everything and returns the bytes that arrived meanwhile.
     async fn send<S: AsyncRead + AsyncWrite + Unpin>(
-        &self,
+        &mut self,
         stream: &mut S,
         counters: &ListenerCounters,
     ) -> io::Result<Vec<u8>> {
@@ -120,6 +120,9 @@ impl UnsentResponses {
             stream.flush().await?;
             let _held = counters.hold_response();
             wait_for_delay(stream, self.wait, &mut more).await?;
+            if let Some(permit) = self.wait_permit.take() {
+                permit.complete();
+            }
             stream.write_all(&self.delayed).await?;
         }
         stream.flush().await?;

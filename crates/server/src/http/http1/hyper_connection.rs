@@ -35,10 +35,14 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
     let service = service_fn(move |request| {
         let (handler, peer) = (Arc::clone(&handler), Arc::clone(&peer));
         async move {
-            let reply = respond(limits, &*handler, request, &peer).await;
+            let mut reply = respond(limits, &*handler, request, &peer).await;
             if !reply.delay().is_zero() {
                 let _held = handler.counters().hold_response();
+                // hyper drops this future if the client disconnects, and with it the permit.
                 sleep(Duration::from_nanos(reply.delay().as_nanos())).await;
+                if let Some(permit) = reply.take_wait_permit() {
+                    permit.complete();
+                }
             }
             Ok::<_, Infallible>(reply.into_response())
         }

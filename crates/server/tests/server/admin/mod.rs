@@ -2,6 +2,7 @@
 
 mod cross_site;
 mod exposition_format;
+mod liveness;
 mod metrics;
 mod operator_actions;
 mod tokens;

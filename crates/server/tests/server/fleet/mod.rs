@@ -2,6 +2,7 @@
 //!
 //! Timeouts are seconds long, so that a busy machine changes no decision.
 
+mod abandoned_waits;
 mod membership;
 mod shared_quota;
 mod store_outage;
