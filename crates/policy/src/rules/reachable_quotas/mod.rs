@@ -8,19 +8,20 @@
 //! the middle. Must not know: how requests are matched, how quotas are decided.
 
 mod conditions;
+mod items;
 mod partition;
 mod segments;
 mod values;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use self::conditions::{LimitConditions, Requirement};
+use self::conditions::Requirement;
+use self::items::{Item, Items, meters};
 use self::partition::{Partition, ValueClass};
 use self::segments::PathChoice;
-use super::draft::{DraftLimit, KeySpec, RuleError, RuleErrorKind, RuleOrigin, RulesDraft};
-use super::{MAX_METERS, Meter, MeterRole};
+use super::MAX_METERS;
+use super::draft::{RuleError, RuleErrorKind, RuleOrigin, RulesDraft};
 use crate::attributes::Attribute;
-use crate::model::{GroupSelection, Mode, OnMissing};
 
 /// The most steps of a search. A policy of 10,000 limits takes fewer than a million.
 const MAX_STEPS: usize = 20_000_000;
@@ -66,29 +67,14 @@ pub(super) fn check(draft: &RulesDraft, max: usize) -> Result<(), TooManyQuotas>
     if total <= max {
         return Ok(());
     }
-    let mut search = Search::new(draft, max);
-    let all = (0..search.items.len()).collect();
+    let items = Items::new(draft);
+    let all = (0..items.list.len()).collect();
+    let mut search = Search {
+        items,
+        max,
+        steps_left: MAX_STEPS,
+    };
     search.explore(all, Choices::default(), 0)
-}
-
-/// The meters of a limit that take room in the batch of all enforced limits.
-///
-/// All of them count, also those of different tiers: an operator may give one key a quota in each.
-fn meters(limit: &DraftLimit) -> impl Iterator<Item = (&Meter, &KeySpec)> {
-    let is_enforced = limit.rule.mode == Mode::Enforce;
-    let meters = limit.rule.meters.iter().zip(&limit.keys);
-    meters.filter(move |(meter, _)| is_enforced && meter.role != MeterRole::Candidate)
-}
-
-/// Quotas that apply to the same requests: the meters of one limit with one key.
-#[derive(Debug)]
-struct Item {
-    limit: usize,
-    quotas: usize,
-    /// The identity of a meter that several limits share. It takes room once.
-    shared: Option<usize>,
-    /// The attributes that its key cannot do without.
-    required: Vec<usize>,
 }
 
 /// What has been decided about the requests of one branch.
@@ -106,65 +92,12 @@ type ItemRequirement<'a> = (usize, &'a Requirement);
 
 #[derive(Debug)]
 struct Search {
-    items: Vec<Item>,
-    /// By limit.
-    conditions: Vec<LimitConditions>,
-    /// The group of each limit, if only its narrowest limit applies.
-    groups: Vec<Option<usize>>,
-    attributes: Vec<Attribute>,
+    items: Items,
     max: usize,
     steps_left: usize,
 }
 
 impl Search {
-    fn new(draft: &RulesDraft, max: usize) -> Self {
-        let mut attributes = AttributeTable::default();
-        let mut shared_meters: HashMap<(&str, usize), usize> = HashMap::new();
-        let mut key_specs: Vec<&KeySpec> = Vec::new();
-        let (mut items, mut conditions, mut groups) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, limit) in draft.limits.iter().enumerate() {
-            let group = narrowest_group(draft, limit);
-            let of_limit = LimitConditions::new(&limit.matching, |one| attributes.index(one));
-            let mut by_key: Vec<(&KeySpec, Item)> = Vec::new();
-            for (meter, key) in meters(limit) {
-                let shared = (limit.rule.bucket.is_some() && group.is_none()).then(|| {
-                    let known = key_specs.iter().position(|known| *known == key);
-                    let spec = known.unwrap_or(key_specs.len());
-                    if known.is_none() {
-                        key_specs.push(key);
-                    }
-                    let next = shared_meters.len();
-                    *shared_meters.entry((&meter.identity, spec)).or_insert(next)
-                });
-                let same = by_key.iter_mut().find(|(spec, _)| *spec == key);
-                match same.filter(|_| shared.is_none()) {
-                    Some((_, item)) => item.quotas += 1,
-                    None => by_key.push((
-                        key,
-                        Item {
-                            limit: index,
-                            quotas: 1,
-                            shared,
-                            required: required_attributes(key, &mut attributes),
-                        },
-                    )),
-                }
-            }
-            let possible = by_key.into_iter().map(|(_, item)| item);
-            items.extend(possible.filter(|item| !of_limit.excludes(&item.required)));
-            conditions.push(of_limit);
-            groups.push(group);
-        }
-        Self {
-            items,
-            conditions,
-            groups,
-            attributes: attributes.list,
-            max,
-            steps_left: MAX_STEPS,
-        }
-    }
-
     /// Checks all requests of a branch. `subset` has the items that may still apply, in order.
     fn explore(
         &mut self,
@@ -186,7 +119,8 @@ impl Search {
                 match partition.keeps_all {
                     // This value excludes nothing, so no other value has to be looked at.
                     Some(class) => {
-                        has_advanced |= self.attributes.get(attribute) == Some(&Attribute::Route);
+                        has_advanced |=
+                            self.items.attributes.get(attribute) == Some(&Attribute::Route);
                         self.choose(&mut choices, attribute, partition.classes.get(class));
                     }
                     None => dividing.push((attribute, partition)),
@@ -244,7 +178,7 @@ impl Search {
 
     fn choose(&self, choices: &mut Choices, attribute: usize, class: Option<&ValueClass>) {
         let Some(class) = class else { return };
-        if self.attributes.get(attribute) == Some(&Attribute::Route) {
+        if self.items.attributes.get(attribute) == Some(&Attribute::Route) {
             choices.path.push(class);
         } else {
             choices.decided.insert(attribute);
@@ -257,10 +191,10 @@ impl Search {
         let mut by_attribute: BTreeMap<usize, Vec<ItemRequirement<'_>>> = BTreeMap::new();
         let mut steps = subset.len();
         for index in subset {
-            let Some(item) = self.items.get(*index) else {
+            let Some(item) = self.items.list.get(*index) else {
                 continue;
             };
-            let conditions = self.conditions.get(item.limit);
+            let conditions = self.items.conditions.get(item.limit);
             let conditions = conditions.map_or(&[][..], |of_limit| &of_limit.list);
             for (attribute, requirement) in conditions {
                 by_attribute
@@ -280,7 +214,7 @@ impl Search {
         }
         let mut partitions = Vec::new();
         for (attribute, requirements) in by_attribute {
-            let partition = match self.attributes.get(attribute) {
+            let partition = match self.items.attributes.get(attribute) {
                 Some(Attribute::Route) if choices.path.is_complete() => continue,
                 Some(Attribute::Route) => segments::partition(&requirements, &choices.path),
                 Some(_) if choices.decided.contains(&attribute) => continue,
@@ -301,7 +235,10 @@ impl Search {
         let mut total = 0;
         let mut shared = HashSet::new();
         let mut largest: HashMap<usize, usize> = HashMap::new();
-        let items: Vec<&Item> = subset.iter().filter_map(|at| self.items.get(*at)).collect();
+        let items: Vec<&Item> = subset
+            .iter()
+            .filter_map(|at| self.items.list.get(*at))
+            .collect();
         for of_limit in items.chunk_by(|one, other| one.limit == other.limit) {
             let limit = of_limit.first().map_or(0, |item| item.limit);
             let quotas: usize = of_limit
@@ -309,7 +246,7 @@ impl Search {
                 .filter(|item| item.shared.is_none_or(|meter| shared.insert(meter)))
                 .map(|item| item.quotas)
                 .sum();
-            match self.groups.get(limit).copied().flatten() {
+            match self.items.groups.get(limit).copied().flatten() {
                 Some(group) => {
                     let largest = largest.entry(group).or_default();
                     *largest = quotas.max(*largest);
@@ -371,7 +308,7 @@ impl Search {
     }
 
     fn quotas_of(&self, item: usize) -> usize {
-        self.items.get(item).map_or(0, |item| item.quotas)
+        self.items.list.get(item).map_or(0, |item| item.quotas)
     }
 
     const fn spend(&mut self, steps: usize) {
@@ -381,7 +318,7 @@ impl Search {
     fn too_many(&self, subset: &[usize], choices: &Choices) -> TooManyQuotas {
         let mut limits: Vec<usize> = subset
             .iter()
-            .filter_map(|item| self.items.get(*item))
+            .filter_map(|item| self.items.list.get(*item))
             .map(|item| item.limit)
             .collect();
         limits.dedup();
@@ -398,44 +335,4 @@ impl Search {
             request: names.join(", "),
         }
     }
-}
-
-/// The attributes of all conditions and keys.
-#[derive(Debug, Default)]
-struct AttributeTable {
-    list: Vec<Attribute>,
-    indexes: HashMap<Attribute, usize>,
-}
-
-impl AttributeTable {
-    fn index(&mut self, attribute: &Attribute) -> usize {
-        if let Some(index) = self.indexes.get(attribute) {
-            return *index;
-        }
-        let index = self.list.len();
-        self.list.push(attribute.clone());
-        self.indexes.insert(attribute.clone(), index);
-        index
-    }
-}
-
-/// The attributes without which a key is not built. A route may come from the transport, so it is never missing here.
-fn required_attributes(key: &KeySpec, attributes: &mut AttributeTable) -> Vec<usize> {
-    let parts = key.parts.iter().filter(|part| {
-        part.missing != OnMissing::Shared && part.attribute.value != Attribute::Route
-    });
-    let mut required: Vec<usize> = parts
-        .map(|part| attributes.index(&part.attribute.value))
-        .collect();
-    required.sort_unstable();
-    required.dedup();
-    required
-}
-
-fn narrowest_group(draft: &RulesDraft, limit: &DraftLimit) -> Option<usize> {
-    let name = limit.group.as_deref()?;
-    draft
-        .groups
-        .iter()
-        .position(|group| *group.name.value == *name && group.apply == GroupSelection::Narrowest)
 }

@@ -106,6 +106,60 @@ struct TextEntry<'a> {
     patterns: Vec<(usize, &'a GlobPattern)>,
 }
 
+/// All texts that the conditions on an attribute name, sorted.
+#[derive(Default)]
+struct TextTable<'a> {
+    entries: BTreeMap<Box<[u8]>, TextEntry<'a>>,
+    /// Items that apply by default, but not to every value: their patterns, and whether a value must match.
+    open: Vec<(usize, &'a [GlobPattern], bool)>,
+}
+
+impl<'a> TextTable<'a> {
+    fn new(
+        ends: PatternEnd,
+        requirements: &[ItemRequirement<'a>],
+        outside: &mut Vec<usize>,
+    ) -> Self {
+        let mut table = Self::default();
+        for (item, requirement) in requirements {
+            match requirement {
+                Requirement::OneOf(values) => {
+                    outside.push(*item);
+                    for value in values {
+                        let entry = table.entries.entry(ends.value_key(value)).or_default();
+                        entry.value.get_or_insert_default().0.push(*item);
+                    }
+                }
+                Requirement::Glob(globs)
+                    if globs.iter().all(|glob| !ends.literal(glob).is_empty()) =>
+                {
+                    outside.push(*item);
+                    for glob in globs {
+                        let key = ends.key(ends.literal(glob));
+                        let entry = table.entries.entry(key).or_default();
+                        entry.patterns.push((*item, glob));
+                    }
+                }
+                Requirement::Glob(globs) => table.open.push((*item, globs, true)),
+                Requirement::NotGlob(globs) => table.open.push((*item, globs, false)),
+                _ => {}
+            }
+        }
+        for (item, requirement) in requirements {
+            let Requirement::NotOneOf(values) = requirement else {
+                continue;
+            };
+            for value in values {
+                let entry = table.entries.get_mut(&ends.value_key(value));
+                if let Some((_, excluded)) = entry.and_then(|entry| entry.value.as_mut()) {
+                    excluded.push(*item);
+                }
+            }
+        }
+        table
+    }
+}
+
 /// Exact values, in which patterns are evaluated, and the literal parts of patterns.
 fn texts(
     attribute: &Attribute,
@@ -114,41 +168,7 @@ fn texts(
     steps: &mut usize,
 ) -> Vec<ValueClass> {
     let ends = PatternEnd::new(attribute, requirements);
-    let mut entries: BTreeMap<Box<[u8]>, TextEntry<'_>> = BTreeMap::new();
-    // Items with a pattern that has no literal part apply by default.
-    let mut open: Vec<(usize, &[GlobPattern], bool)> = Vec::new();
-    for (item, requirement) in requirements {
-        match requirement {
-            Requirement::OneOf(values) => {
-                outside.push(*item);
-                for value in values {
-                    let entry = entries.entry(ends.value_key(value)).or_default();
-                    entry.value.get_or_insert_default().0.push(*item);
-                }
-            }
-            Requirement::Glob(globs) if globs.iter().all(|glob| !ends.literal(glob).is_empty()) => {
-                outside.push(*item);
-                for glob in globs {
-                    let entry = entries.entry(ends.key(ends.literal(glob))).or_default();
-                    entry.patterns.push((*item, glob));
-                }
-            }
-            Requirement::Glob(globs) => open.push((*item, globs, true)),
-            Requirement::NotGlob(globs) => open.push((*item, globs, false)),
-            _ => {}
-        }
-    }
-    for (item, requirement) in requirements {
-        if let Requirement::NotOneOf(values) = requirement {
-            for value in values {
-                if let Some(entry) = entries.get_mut(&ends.value_key(value))
-                    && let Some((_, excluded)) = &mut entry.value
-                {
-                    excluded.push(*item);
-                }
-            }
-        }
-    }
+    let TextTable { entries, open } = TextTable::new(ends, requirements, outside);
     let mut classes = Vec::new();
     // The literal parts that begin the current text, from short to long: texts are sorted.
     let mut enclosing: Vec<&[u8]> = Vec::new();
