@@ -3,19 +3,13 @@
 //! It is computed once, at the start. So a kill switch that changes meanwhile affects the next decision, never half of
 //! this one. Must not know: how limits are decided.
 
-use arrayvec::ArrayVec;
 use tollgate_policy::model::{Mode, Percent};
-use tollgate_policy::rules::MAX_LIMITS;
 
 use crate::plan::{Plan, PlanContext};
 
 /// Computes the mode of every matched limit, in their order. `modes` stays empty if all are enforced. Keys that are
 /// needed for it stay in the plan.
-pub(crate) fn effective_modes(
-    context: &PlanContext<'_>,
-    plan: &mut Plan,
-    modes: &mut ArrayVec<Mode, MAX_LIMITS>,
-) {
+pub(crate) fn effective_modes(context: &PlanContext<'_>, plan: &mut Plan, modes: &mut Vec<Mode>) {
     if context.overrides.is_none() && context.generation.is_all_enforced() {
         return;
     }

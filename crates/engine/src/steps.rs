@@ -41,6 +41,7 @@ pub fn run_local<P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
             2 => decide_batch::<2, P, S>(steps, store),
             3..=4 => decide_batch::<4, P, S>(steps, store),
             5..=8 => decide_batch::<8, P, S>(steps, store),
+            9..=32 => decide_batch::<32, P, S>(steps, store),
             _ => decide_batch::<MAX_CHECKS, P, S>(steps, store),
         }
     }

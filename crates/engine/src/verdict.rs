@@ -188,7 +188,7 @@ impl Verdict {
         self.builder().reason
     }
 
-    /// All limits that were checked, in the order of the policy: the enforced ones, then those in shadow. At most 32;
+    /// All limits that were checked, in the order of the policy: the enforced ones, then those in shadow. At most 128;
     /// further shadow limits are counted but not listed.
     #[must_use]
     pub fn limits(&self) -> &[LimitState] {

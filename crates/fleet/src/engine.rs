@@ -168,6 +168,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 0..=1 => self.decide_batch::<1, P>(steps, &mut replies).await,
                 // Boxed, so that the most frequent futures stay small.
                 2..=4 => Box::pin(self.decide_batch::<4, P>(steps, &mut replies)).await,
+                5..=32 => Box::pin(self.decide_batch::<32, P>(steps, &mut replies)).await,
                 _ => Box::pin(self.decide_batch::<MAX_CHECKS, P>(steps, &mut replies)).await,
             };
             steps.resume(replies, outcome);
@@ -191,6 +192,7 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 0 => return,
                 1 => self.decide_batch_without_store::<1, P>(steps),
                 2..=4 => self.decide_batch_without_store::<4, P>(steps),
+                5..=32 => self.decide_batch_without_store::<32, P>(steps),
                 _ => self.decide_batch_without_store::<MAX_CHECKS, P>(steps),
             }
         }

@@ -92,7 +92,7 @@ impl RedisStore {
         }
         if checks.len() > MAX_CHECKS {
             return Err(bad_request(
-                "too many checks in one batch, the maximum is 32",
+                "too many checks in one batch, the maximum is 128",
             ));
         }
         if checks.is_empty() {

@@ -14,8 +14,9 @@ use crate::store_error::StoreError;
 
 pub use tollgate_core::limit::Op;
 
-/// The largest number of checks in one batch.
-pub const MAX_CHECKS: usize = 32;
+/// The largest number of checks in one batch. Stores and drivers have smaller arrays for smaller batches, so only a
+/// large batch pays for it.
+pub const MAX_CHECKS: usize = 128;
 
 /// Identity of a limit, stable for as long as its state lives. Two limits never share an id. The id of a removed limit
 /// is not reused while its state may still exist.

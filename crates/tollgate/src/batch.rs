@@ -53,7 +53,7 @@ impl<C> CheckItem<'_, C> {
 /// Checks several limiters at one instant. If all admit, all are charged. If one denies, none is charged and the denial
 /// names it. The admission has the status and the charge of every limit, and is the receipt that [`refund_all`] needs.
 ///
-/// The limiters must [share a table](crate::LimiterBuilder::share_table_with). Together they may have 32 limits. A slot in
+/// The limiters must [share a table](crate::LimiterBuilder::share_table_with). Together they may have 128 limits. A slot in
 /// a queue counts as admitted; [`BatchAdmission::wait`] says how long the caller must wait.
 ///
 /// ```
@@ -81,16 +81,14 @@ impl<C> CheckItem<'_, C> {
 ///
 /// # Errors
 /// A limit denies, a key is too long, or the call is invalid: the limiters do not share a table, a limiter has the same key
-/// twice, or there are more than 32 limits.
+/// twice, or there are more than 128 limits.
 pub fn check_all<C: Clock>(items: &[CheckItem<'_, C>]) -> Result<BatchAdmission, Error> {
     let Some((table, batch)) = build_batch(items)? else {
         return Ok(BatchAdmission::new(Vec::new()));
     };
     let checks = batch.checks()?;
-    let mut replies = [StoreReply::EMPTY; MAX_CHECKS];
-    let verdict = table
-        .memory
-        .decide(&checks, reply_slots(&mut replies, &checks))?;
+    let mut replies = vec![StoreReply::EMPTY; checks.len()];
+    let verdict = table.memory.decide(&checks, &mut replies)?;
     batch.to_admission(&verdict, &replies)
 }
 
@@ -109,10 +107,8 @@ pub fn refund_all<C: Clock>(
     };
     let admission = admission.into_parts();
     let checks = batch.refund_checks(&admission)?;
-    let mut replies = [StoreReply::EMPTY; MAX_CHECKS];
-    let _verdict = table
-        .memory
-        .decide(&checks, reply_slots(&mut replies, &checks))?;
+    let mut replies = vec![StoreReply::EMPTY; checks.len()];
+    let _verdict = table.memory.decide(&checks, &mut replies)?;
     Ok(())
 }
 
@@ -138,15 +134,6 @@ fn build_batch<'a, C: Clock>(
         ));
     }
     Ok(Some((table, LimiterBatch { items: parts })))
-}
-
-/// One reply slot for each check. The store refuses more checks than there are slots.
-pub(crate) fn reply_slots<'a>(
-    replies: &'a mut [StoreReply; MAX_CHECKS],
-    checks: &[QuotaCheck<'_>],
-) -> &'a mut [StoreReply] {
-    let count = checks.len().min(replies.len());
-    replies.get_mut(..count).unwrap_or_default()
 }
 
 /// A refund without items is valid only if nothing was charged.
@@ -181,7 +168,7 @@ impl<'a> LimiterBatch<'a> {
             .collect();
         if checks.len() > MAX_CHECKS {
             let detail = format!(
-                "{} limits in one batch: at most 32 are allowed",
+                "{} limits in one batch: at most {MAX_CHECKS} are allowed",
                 checks.len()
             );
             return Err(StoreError::new(StoreErrorKind::BadRequest, detail).into());

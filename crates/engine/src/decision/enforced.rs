@@ -141,9 +141,6 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
         modes,
         ..
     } = work;
-    if context.matched.is_truncated() {
-        deny_too_many(verdict);
-    }
     for (position, index) in context.matched.rules().iter().enumerate() {
         // Without modes, all limits are enforced.
         if modes

@@ -8,8 +8,7 @@ use std::ops::{Deref, DerefMut};
 
 use arrayvec::ArrayVec;
 use tollgate_policy::model::Mode;
-use tollgate_policy::rules::{MAX_LIMITS, MatchedRules};
-use tollgate_store::contract::MAX_CHECKS;
+use tollgate_policy::rules::MatchedRules;
 
 use super::follow_ups::FollowUps;
 use crate::candidate::RuleOutcomes;
@@ -29,7 +28,7 @@ pub(crate) struct Work {
     pub(crate) plan: Plan,
     pub(crate) verdict: VerdictBuilder,
     /// The mode of each matched limit for this request, in their order.
-    pub(super) modes: ArrayVec<Mode, MAX_LIMITS>,
+    pub(super) modes: Vec<Mode>,
     pub(super) follow_ups: FollowUps,
     /// The outcomes of the limits whose candidates are still to be checked.
     pub(super) rule_outcomes: RuleOutcomes,
@@ -46,7 +45,7 @@ impl Scratch {
             work: Work {
                 plan: Plan::new(),
                 verdict: VerdictBuilder::new(),
-                modes: ArrayVec::new_const(),
+                modes: Vec::new(),
                 follow_ups: FollowUps::new(),
                 rule_outcomes: ArrayVec::new_const(),
                 next_shadow: 0,
@@ -77,6 +76,9 @@ thread_local! {
 /// The most spare scratches that a thread keeps.
 const MAX_SPARE: usize = 256;
 
+/// The checks that new scratch has room for. A larger batch makes it grow once.
+const USUAL_CHECKS: usize = 32;
+
 /// Never read: scratch is only taken from a verdict when the verdict is dropped.
 static EMPTY: Scratch = Scratch::new();
 
@@ -98,8 +100,8 @@ fn spare_or_new() -> Box<Scratch> {
     let other = SPARE_SCRATCH.with_borrow_mut(Vec::pop);
     other.unwrap_or_else(|| {
         let mut new = Box::new(Scratch::new());
-        new.work.plan.reserve(MAX_CHECKS);
-        new.work.follow_ups.reserve(MAX_CHECKS);
+        new.work.plan.reserve(USUAL_CHECKS);
+        new.work.follow_ups.reserve(USUAL_CHECKS);
         new
     })
 }

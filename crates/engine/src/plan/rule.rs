@@ -6,7 +6,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::Count;
 use tollgate_policy::rules::{
-    KeyOutcome, MatchedRules, Meter, MeterRef, MeterRole, Rule, SelectedQuota,
+    KeyOutcome, MAX_METERS, MatchedRules, Meter, MeterRef, MeterRole, Rule, SelectedQuota,
 };
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{IdentifiedLimit, Op};
@@ -17,6 +17,12 @@ use crate::generation::{Generation, LimitEntry, MeterState};
 use crate::lease_ids::LeaseIdGenerator;
 use crate::override_snapshot::{OverrideExpiry, OverrideSnapshot};
 use crate::verdict::EnforcementMode;
+
+// A policy that compiles plans at most this many checks for one request.
+const _: () = assert!(
+    MAX_METERS <= MAX_CHECKS,
+    "a batch has room for every meter of a request"
+);
 
 /// A request and all inputs of its plan.
 pub(crate) struct PlanContext<'a> {

@@ -281,14 +281,56 @@ fn without_a_store_each_limits_on_store_failure_decides() {
     assert_eq!(closed.rule_name(), Some("api"));
 }
 
+/// 33 limits on one request answered 503 for ever, although `check` said ok: a batch had room for 32 checks. So did any
+/// number up to the maximum, and with it every policy that grows.
 #[test]
-fn a_request_with_more_limits_than_fit_into_a_batch_is_denied() {
-    let limits = (0..33).map(|n| limit(&format!("limit-{n}"), per_second(10)));
+fn as_many_quotas_as_a_batch_has_are_decided_all_or_nothing() {
+    for count in [32_u64, 33, 64, 65, 128] {
+        let limits = (0..count).map(|n| limit(&format!("limit-{n}"), per_second(1 + n)));
+        let (engine, clock) = engine(limits.rev().collect());
+        let alice = TestCaller::named("alice");
+        assert!(engine.decide(&alice).is_admitted(), "{count} limits");
+        let denied = engine.decide(&alice);
+        assert_eq!(denied.status(), Some(429), "{count} limits");
+        assert_eq!(denied.rule_name(), Some("limit-0"));
+        assert_eq!(denied.limits().len(), usize::try_from(count).unwrap());
+        // The denied request charged none of the others.
+        let remaining = denied.limits().iter().map(|state| state.status.remaining);
+        assert_eq!(
+            remaining.collect::<Vec<_>>(),
+            (0..count).rev().collect::<Vec<_>>()
+        );
+        clock.advance(Nanos::SECOND);
+        assert!(engine.decide(&alice).is_admitted(), "{count} limits, later");
+    }
+}
+
+/// 100 limits of which one applied answered 503 for ever: the others were skipped because the request lacks their key,
+/// and took room all the same.
+#[test]
+fn limits_that_are_skipped_for_a_missing_key_take_no_room() {
+    let limits = (0..100).map(|n| {
+        let mut one = limit(&format!("limit-{n}"), per_second(1));
+        one.key = key(&[&format!("header.h{n}")]);
+        one.key[0].missing = OnMissing::Skip;
+        one
+    });
     let (engine, _clock) = engine(limits.collect());
-    let verdict = engine.decide(&TestCaller::named("alice"));
+    let request = TestCaller::default().with("header.h7", "x");
+    let admitted = engine.decide(&request);
+    assert!(admitted.is_admitted());
+    assert_eq!(admitted.limits().len(), 1);
+    let denied = engine.decide(&request);
     assert_eq!(
-        (verdict.outcome(), verdict.status()),
-        (Outcome::Never, Some(503))
+        (denied.status(), denied.rule_name()),
+        (Some(429), Some("limit-7"))
     );
-    assert_eq!(verdict.reason(), Some(DenialReason::Capacity));
+    let every_key = (0..100).fold(TestCaller::default(), |request, n| {
+        request.with(&format!("header.h{n}"), "y")
+    });
+    let admitted = engine.decide(&every_key);
+    assert_eq!(
+        (admitted.is_admitted(), admitted.limits().len()),
+        (true, 100)
+    );
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{
     IdentifiedLimit, Op, QuotaCheck, RemoteStore, StoreError, StoreKey, StoreReply,
 };
@@ -16,6 +15,8 @@ use super::account::store_limit;
 use crate::join_all::join_all;
 use crate::sharded_table::KeyDigest;
 
+/// The most reports in one call.
+const MAX_REPORTS: usize = 32;
 /// A round sooner than this after the previous one does nothing.
 const MIN_ROUND_GAP: Nanos = Nanos::from_millis(5);
 /// The most concurrent calls.
@@ -60,7 +61,7 @@ impl DueReport {
 }
 
 impl Reconciler {
-    /// Runs one round: reports every key that is due, up to [`MAX_CHECKS`] of one partition in a call. Call it at least
+    /// Runs one round: reports every key that is due, up to 32 of one partition in a call. Call it at least
     /// ten times in the shortest interval of any limit; a round without due keys is cheap. `now` reads the same clock
     /// as [`spend`](Self::spend).
     pub async fn reconcile(
@@ -105,7 +106,7 @@ impl Reconciler {
         let at_once = if partitions > CLUSTER_PARTITIONS {
             1
         } else {
-            MAX_CHECKS
+            MAX_REPORTS
         };
         let by_partition = due.chunk_by(|report, other| report.partition == other.partition);
         let mut calls = by_partition.flat_map(|reports| reports.chunks(at_once));

@@ -112,3 +112,36 @@ fn async_limits_are_counted_locally_and_reported_periodically() {
     one.remote.fail(Fault::Gone);
     assert!(one.admitted("bob", 1_000) == 100);
 }
+
+/// A request with more than 32 quotas was answered 503 for ever, whatever their consistency.
+#[test]
+fn exact_leased_and_async_quotas_of_one_large_request_are_decided_together() {
+    for count in [64, 128] {
+        let (ledger, clock) = (
+            Arc::default(),
+            Arc::new(ManualClock::at(crate::testing::START)),
+        );
+        let limits = (0..count).map(|n| LimitRule {
+            consistency: match n % 3 {
+                0 => Consistency::Exact.into(),
+                1 => Consistency::Leased.into(),
+                _ => Consistency::Async(Nanos::SECOND).into(),
+            },
+            ..limit(
+                &format!("limit-{n}"),
+                quota(
+                    Algorithm::TokenBucket,
+                    &[(if n == 60 { 5 } else { 1_000 }, Nanos::HOUR)],
+                ),
+            )
+        });
+        let node = FleetTest::with_broker(limits.collect(), &ledger, &clock);
+        assert_eq!(node.admitted("alice", 20), 5, "{count} limits");
+        let denied = node.check("alice");
+        assert_eq!(
+            (denied.status(), denied.rule_name()),
+            (Some(429), Some("limit-60"))
+        );
+        assert_eq!(denied.limits().len(), count);
+    }
+}

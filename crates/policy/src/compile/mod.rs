@@ -16,7 +16,7 @@ pub(crate) use limit::{full_key, when_full};
 use std::collections::HashMap;
 
 use crate::model::{Match, Policy};
-use crate::rules::{RuleError, RuleOrigin, Rules, RulesDraft};
+use crate::rules::{RuleError, RuleErrorKind, RuleOrigin, Rules, RulesDraft};
 use crate::source::{Diagnostic, SourceLocation};
 
 impl Rules {
@@ -25,33 +25,44 @@ impl Rules {
     /// # Errors
     /// Everything in the policy that is not supported, in file order.
     pub fn compile(policy: &Policy, secret: [u8; 16]) -> Result<Self, Vec<Diagnostic>> {
-        let mut diagnostics = bucket::check_buckets(&policy.limits);
-        diagnostics.extend(check_identities(policy));
-        let mut draft = RulesDraft {
-            exempt: policy.exempt.clone(),
-            deny: policy.deny.clone(),
-            groups: policy.groups.clone(),
-            routes: policy.routes.iter().map(|at| at.value.clone()).collect(),
-            divergence_threshold: policy.divergence_threshold,
-            ..RulesDraft::default()
-        };
-        for limit in &policy.limits {
-            match limit::compile(policy, limit, secret) {
-                Ok(compiled) => draft.limits.push(compiled),
-                Err(diagnostics_of_limit) => diagnostics.extend(diagnostics_of_limit),
-            }
+        let compiled = compile_draft(policy, secret).and_then(|draft| {
+            Self::new(draft, secret).map_err(|errors| {
+                let diagnostics = errors.iter().map(|error| rule_diagnostic(policy, error));
+                diagnostics.collect()
+            })
+        });
+        compiled.map_err(|mut diagnostics: Vec<Diagnostic>| {
+            diagnostics.sort();
+            diagnostics.dedup();
+            diagnostics
+        })
+    }
+}
+
+/// Compiles each limit of a policy.
+pub(crate) fn compile_draft(
+    policy: &Policy,
+    secret: [u8; 16],
+) -> Result<RulesDraft, Vec<Diagnostic>> {
+    let mut diagnostics = bucket::check_buckets(&policy.limits);
+    diagnostics.extend(check_identities(policy));
+    let mut draft = RulesDraft {
+        exempt: policy.exempt.clone(),
+        deny: policy.deny.clone(),
+        groups: policy.groups.clone(),
+        routes: policy.routes.iter().map(|at| at.value.clone()).collect(),
+        divergence_threshold: policy.divergence_threshold,
+        ..RulesDraft::default()
+    };
+    for limit in &policy.limits {
+        match limit::compile(policy, limit, secret) {
+            Ok(compiled) => draft.limits.push(compiled),
+            Err(diagnostics_of_limit) => diagnostics.extend(diagnostics_of_limit),
         }
-        if diagnostics.is_empty() {
-            match Self::new(draft, secret) {
-                Ok(rules) => return Ok(rules),
-                Err(error) => {
-                    diagnostics.extend(error.iter().map(|error| rule_diagnostic(policy, error)));
-                }
-            }
-        }
-        diagnostics.sort();
-        diagnostics.dedup();
-        Err(diagnostics)
+    }
+    match diagnostics.is_empty() {
+        true => Ok(draft),
+        false => Err(diagnostics),
     }
 }
 
@@ -99,6 +110,9 @@ fn rule_diagnostic(policy: &Policy, error: &RuleError) -> Diagnostic {
     Diagnostic {
         location: location.unwrap_or_default(),
         message: error.to_string().into(),
-        help: None,
+        help: matches!(error.kind, RuleErrorKind::TooManyQuotas { .. }).then(|| {
+            "let limits exclude each other by `match`, put them in a group with `apply: narrowest`, or leave some out"
+                .into()
+        }),
     }
 }

@@ -121,9 +121,6 @@ impl RequestExplainer<'_> {
                 ),
                 None => "refused by `deny`".to_owned(),
             },
-            ListVerdict::Limits if self.matched.is_truncated() => {
-                "more limits match than the maximum per request".to_owned()
-            }
             ListVerdict::Limits => match applying {
                 0 => "no limit applies: admitted".to_owned(),
                 1 => "1 limit applies".to_owned(),
@@ -210,9 +207,6 @@ impl RequestExplainer<'_> {
         match (self.matched.list_verdict(), &limit.group) {
             (ListVerdict::Exempt, _) => "the request is exempt".to_owned(),
             (ListVerdict::Denied(_), _) => "`deny` refuses the request before any limit".to_owned(),
-            (ListVerdict::Limits, _) if self.matched.is_truncated() => {
-                "more limits match than the maximum per request".to_owned()
-            }
             (ListVerdict::Limits, Some(group)) => {
                 format!("a narrower limit of group {} applies instead", group.value)
             }

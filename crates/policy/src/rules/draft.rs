@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::Rule;
+use super::{MAX_METERS, Rule};
 use crate::attributes::Attribute;
 use crate::model::{DenyRule, Group, KeyPart, Match, Percent, Template};
 
@@ -104,6 +104,15 @@ pub enum RuleErrorKind {
     Segments(Template),
     /// A glob has more than [`MAX_GLOB_BYTES`] bytes between its wildcards.
     GlobBytes(Box<str>),
+    /// One request may reach more than [`MAX_METERS`] quotas.
+    TooManyQuotas {
+        /// The number of quotas.
+        quotas: usize,
+        /// The names of their limits.
+        limits: Vec<Box<str>>,
+        /// The attributes of such a request, as far as they matter.
+        request: Box<str>,
+    },
     /// The number of key specs differs from the number of meters.
     KeySpecCount {
         /// The number of meters.
@@ -129,10 +138,38 @@ impl fmt::Display for RuleError {
                 f,
                 "the glob `{glob}` has more than {MAX_GLOB_BYTES} bytes between its first and its last wildcard"
             ),
+            RuleErrorKind::TooManyQuotas {
+                quotas,
+                limits,
+                request,
+            } => {
+                let request = match &**request {
+                    "" => String::new(),
+                    known => format!(" ({known})"),
+                };
+                write!(
+                    f,
+                    "one request{request} may reach {quotas} quotas, the maximum is {MAX_METERS}: "
+                )?;
+                write_names(f, limits)
+            }
             RuleErrorKind::KeySpecCount { meters, key_specs } => {
                 write!(f, "there are {meters} meters and {key_specs} key specs")
             }
         }
+    }
+}
+
+/// The first names of a list, and how many there are besides.
+fn write_names(f: &mut fmt::Formatter<'_>, names: &[Box<str>]) -> fmt::Result {
+    const MAX_NAMES: usize = 16;
+    for (index, name) in names.iter().take(MAX_NAMES).enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        write!(f, "{separator}`{name}`")?;
+    }
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
     }
 }
 

@@ -16,6 +16,7 @@ mod network_index;
 mod path;
 mod prefix_tree;
 mod quota_builder;
+mod reachable_quotas;
 mod route_tree;
 mod variant_selector;
 
@@ -30,7 +31,7 @@ pub use draft::{
 };
 pub use key_buffer::{KEY_CAPACITY, KeyBuffer, KeyOutcome};
 pub(crate) use keys::mask_address;
-pub use matched_rules::{ListVerdict, MAX_LIMITS, MAX_METERS, MatchedRules};
+pub use matched_rules::{ListVerdict, MAX_METERS, MatchedRules};
 pub use meter::{Meter, MeterRole, SelectedQuota};
 pub use quota_builder::QuotaBuilder;
 pub use variant_selector::VariantSelector;
@@ -114,6 +115,9 @@ impl Rules {
     pub fn new(draft: RulesDraft, secret: [u8; 16]) -> Result<Self, Vec<RuleError>> {
         let matcher = Matcher::new(&draft);
         let mut errors = Vec::new();
+        if let Err(too_many) = reachable_quotas::check(&draft, MAX_METERS) {
+            errors.push(too_many.into_error(&draft));
+        }
         let mut rules = Vec::with_capacity(draft.limits.len());
         let mut key_specs = Vec::with_capacity(draft.limits.len());
         for (index, limit) in draft.limits.into_iter().enumerate() {

@@ -51,7 +51,7 @@ impl ScriptCall {
         now: Option<Timestamp>,
     ) -> Result<Self, StoreError> {
         if checks.len() > MAX_CHECKS {
-            return Err(bad("too many checks in one batch, the maximum is 32"));
+            return Err(bad("too many checks in one batch, the maximum is 128"));
         }
         let mut request = Self::empty(checks.len(), now);
         for (check, key_name) in checks {

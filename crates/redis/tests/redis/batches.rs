@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use redis::Connection;
 use tollgate_core::limit::{self, Limit, State, decide_all};
-use tollgate_core::{Receipt, Timestamp};
+use tollgate_core::{Nanos, Outcome, QuotaStatus, Receipt, Timestamp};
 use tollgate_redis::ReservationRetention;
 use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
-use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey};
+use tollgate_store::{
+    IdentifiedLimit, LimitId, ManualClock, MemoryStore, Op, QuotaCheck, ReplyNote, Store as _,
+    StoreKey,
+};
 use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
@@ -41,8 +45,8 @@ struct TracedLimit {
 }
 
 /// Some limits share a key, as a user's limits per minute and per day do. `families` are their possible algorithms.
-fn traced(rng: &mut TestRng, seed: u8, families: &[Family]) -> Vec<TracedLimit> {
-    (0..2 + rng.below(5))
+fn traced(rng: &mut TestRng, seed: u8, families: &[Family], count: u64) -> Vec<TracedLimit> {
+    (0..count)
         .map(|number| {
             let family = rng.one_of(families);
             let (limit, span): (Limit, u64) = trace::limit(rng, family);
@@ -106,7 +110,7 @@ fn compare(
     ops: &[Op],
     now: Timestamp,
     tally: &mut BatchTally,
-) {
+) -> Vec<(Outcome, QuotaStatus)> {
     let keys: Vec<[u8; 2]> = traced.iter().map(|traced_limit| traced_limit.key).collect();
     let limits: Vec<IdentifiedLimit> = traced
         .iter()
@@ -169,19 +173,25 @@ fn compare(
             traced_limit.receipts.push(answer.receipt);
         }
     }
+    let expected = expected.iter();
+    expected.map(|one| (one.outcome, one.status)).collect()
+}
+
+fn load_scripts(connection: &mut Connection) {
+    for which in ScriptKind::DECIDING {
+        let load = redis::cmd("SCRIPT")
+            .arg("LOAD")
+            .arg(which.script().text)
+            .query::<()>(connection);
+        load.unwrap();
+    }
 }
 
 #[test]
 fn i11_batches_are_all_or_nothing_as_in_core() {
     let server = RedisServer::start(ServerProgram::Redis);
     let mut connection = connection(&server);
-    for which in ScriptKind::DECIDING {
-        let load = redis::cmd("SCRIPT")
-            .arg("LOAD")
-            .arg(which.script().text)
-            .query::<()>(&mut connection);
-        load.unwrap();
-    }
+    load_scripts(&mut connection);
     let mut tally = BatchTally::default();
     for seed in 0..100_u8 {
         let mut rng = TestRng::new(u64::from(seed) + 7);
@@ -190,7 +200,8 @@ fn i11_batches_are_all_or_nothing_as_in_core() {
             1 => &[Family::EACH[usize::from(seed / 4) % Family::EACH.len()]],
             _ => &Family::EACH,
         };
-        let mut traced = traced(&mut rng, seed, families);
+        let count = 2 + rng.below(5);
+        let mut traced = traced(&mut rng, seed, families, count);
         let mut now = trace::usual(&mut rng);
         for _ in 0..200 {
             let span = traced
@@ -214,4 +225,49 @@ fn i11_batches_are_all_or_nothing_as_in_core() {
         ScriptKind::DECIDING.len(),
         "every script was called"
     );
+}
+
+/// A batch had room for 32 checks, so a request with more quotas was never decided.
+#[test]
+fn batches_of_64_and_128_checks_are_decided_alike_by_core_memory_and_redis() {
+    let server = RedisServer::start(ServerProgram::Redis);
+    let mut connection = connection(&server);
+    load_scripts(&mut connection);
+    let mut tally = BatchTally::default();
+    for (seed, count) in [(101, 33), (102, 64), (103, 64), (104, 128)] {
+        let mut rng = TestRng::new(u64::from(seed));
+        let families: &[Family] = match seed % 2 {
+            0 => &[Family::Token],
+            _ => &[Family::Token, Family::Window],
+        };
+        let mut traced = traced(&mut rng, seed, families, count);
+        let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+        let memory = MemoryStore::with_clock(10_000, Arc::clone(&clock)).unwrap();
+        let limits: Vec<IdentifiedLimit> = traced.iter().map(|one| one.limit).collect();
+        let keys: Vec<[u8; 2]> = traced.iter().map(|one| one.key).collect();
+        for limit in &limits {
+            memory.add_limit(limit);
+        }
+        for _ in 0..150 {
+            let shortest = traced.iter().map(|one| one.span).min().unwrap();
+            clock.advance(Nanos::from_nanos(rng.below(shortest.max(2))));
+            let cost = rng.below(2);
+            let ops = vec![Op::Spend(cost); limits.len()];
+            let pairs = limits.iter().zip(&keys).zip(&ops);
+            let checks: Vec<QuotaCheck<'_>> = pairs
+                .map(|((limit, key), op)| QuotaCheck {
+                    key: StoreKey::new(key).unwrap(),
+                    limit,
+                    op: *op,
+                })
+                .collect();
+            let mut replies = vec![BLANK; checks.len()];
+            memory.decide(&checks, &mut replies).unwrap();
+            let expected = compare(&mut connection, &mut traced, &ops, memory.now(), &mut tally);
+            let decided = replies.iter().map(|reply| (reply.outcome, reply.status));
+            assert_eq!(decided.collect::<Vec<_>>(), expected, "{count} checks");
+        }
+    }
+    println!("{tally:?}");
+    assert!(tally.admitted > 20 && tally.denied > 20 && tally.spared > 20);
 }

@@ -223,3 +223,27 @@ async fn a_new_policy_applies_and_keeps_states() {
     server.clock.advance(Nanos::HOUR);
     assert_eq!(client.get("/v1/check?key=x&cost=20").await.status, 200);
 }
+
+/// 33 quotas on one request, or 100 limits of which one applied, answered 503 for ever, although `check` said ok.
+#[tokio::test]
+async fn many_quotas_are_decided_and_skipped_ones_take_no_room() {
+    let together = (0..64).map(|n| format!("  - {{ name: all-{n}, rate: {}/s }}\n", n + 1));
+    let server = serve_policy(&format!("limits:\n{}", together.collect::<String>())).await;
+    let mut client = server.connect().await;
+    let admitted = client.post("/v1/check", "{}").await;
+    assert_eq!(admitted.status, 200);
+    assert_eq!(admitted.json()["limits"].as_array().unwrap().len(), 64);
+    let denied = client.post("/v1/check", "{}").await;
+    assert_eq!(
+        (denied.status, denied.json()["limit"].clone()),
+        (429, json!("all-0"))
+    );
+
+    let skipped = (0..100)
+        .map(|n| format!("  - {{ name: by-{n}, key: header.h{n}, missing: skip, rate: 1/s }}\n"));
+    let server = serve_policy(&format!("limits:\n{}", skipped.collect::<String>())).await;
+    let mut client = server.connect().await;
+    let request = json!({ "attributes": { "header.h7": "x" } }).to_string();
+    assert_eq!(client.post("/v1/check", &request).await.status, 200);
+    assert_eq!(client.post("/v1/check", &request).await.status, 429);
+}

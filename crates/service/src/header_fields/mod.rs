@@ -109,6 +109,7 @@ impl HeaderRenderer {
         match verdict.limits().len() {
             0..=2 => self.collect::<2, R>(verdict, &cache, work),
             3..=8 => self.collect::<8, R>(verdict, &cache, work),
+            9..=32 => self.collect::<32, R>(verdict, &cache, work),
             _ => self.collect::<MAX_CHECKS, R>(verdict, &cache, work),
         }
     }

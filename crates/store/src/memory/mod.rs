@@ -385,8 +385,9 @@ impl<C: Clock> Store for MemoryStore<C> {
             2 => self.decide_up_to::<2>(checks, answers),
             3..=4 => self.decide_up_to::<4>(checks, answers),
             5..=8 => self.decide_up_to::<8>(checks, answers),
-            9..=MAX_CHECKS => self.decide_up_to::<MAX_CHECKS>(checks, answers),
-            _ => bad("too many checks in one batch, the maximum is 32"),
+            9..=32 => self.decide_up_to::<32>(checks, answers),
+            33..=MAX_CHECKS => self.decide_up_to::<MAX_CHECKS>(checks, answers),
+            _ => bad("too many checks in one batch, the maximum is 128"),
         }
     }
 }

@@ -3,13 +3,12 @@
 //! Must not know: how calls are made, how to wait.
 
 use tollgate_store as store;
-use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{StoreError, StoreErrorKind, StoreReply};
 
 use super::connection::Redis;
 use super::limiter::Limiter;
 use super::release_queue;
-use crate::batch::{LimiterBatch, refund_empty_batch, reply_slots};
+use crate::batch::{LimiterBatch, refund_empty_batch};
 use crate::batch_admission::BatchAdmission;
 use crate::error::Error;
 use crate::key::{AsKey, KeyTooLong};
@@ -46,7 +45,7 @@ impl CheckItem<'_> {
 /// denial names it. The admission is that of [`check_all` in memory](crate::check_all), and is the receipt that
 /// [`refund_all`] needs.
 ///
-/// The limiters must use one [`Redis`](super::Redis) or its clones. Together they may have 32 limits. A slot in a queue
+/// The limiters must use one [`Redis`](super::Redis) or its clones. Together they may have 128 limits. A slot in a queue
 /// counts as admitted; [`BatchAdmission::wait`] says how long the caller must wait.
 ///
 /// ```no_run
@@ -71,17 +70,14 @@ impl CheckItem<'_> {
 ///
 /// # Errors
 /// A limit denies, a key is too long, the server did not decide, or the call is invalid: the limiters use different
-/// connections, a limiter has the same key twice, or there are more than 32 limits.
+/// connections, a limiter has the same key twice, or there are more than 128 limits.
 pub async fn check_all(items: &[CheckItem<'_>]) -> Result<BatchAdmission, Error> {
     let Some((redis, batch)) = build_batch(items)? else {
         return Ok(BatchAdmission::new(Vec::new()));
     };
     let checks = batch.checks()?;
-    let mut replies = [StoreReply::EMPTY; MAX_CHECKS];
-    let decided = redis
-        .store()
-        .decide(&checks, reply_slots(&mut replies, &checks));
-    let verdict = decided.await?;
+    let mut replies = vec![StoreReply::EMPTY; checks.len()];
+    let verdict = redis.store().decide(&checks, &mut replies).await?;
     batch.to_admission(&verdict, &replies)
 }
 

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 use tollgate_redis::RedisStore;
-use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{IdentifiedLimit, QuotaCheck, StoreError, StoreKey, StoreReply};
 
 use crate::error::Error;
@@ -89,9 +88,6 @@ pub(super) async fn decide_ignoring_replies(
     store: &RedisStore,
     checks: &[QuotaCheck<'_>],
 ) -> Result<(), StoreError> {
-    let mut replies = [StoreReply::EMPTY; MAX_CHECKS];
-    // Callers pass at most `MAX_CHECKS` checks; the store refuses more.
-    let room = replies.len().min(checks.len());
-    let replies = replies.get_mut(..room).unwrap_or_default();
-    store.decide(checks, replies).await.map(|_verdict| ())
+    let mut replies = vec![StoreReply::EMPTY; checks.len()];
+    store.decide(checks, &mut replies).await.map(|_verdict| ())
 }

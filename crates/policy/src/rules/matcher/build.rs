@@ -5,11 +5,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
+use super::super::RuleErrorKind;
 use super::super::draft::{RuleError, RuleOrigin, RulesDraft};
+use super::super::glob_pattern::GlobPattern;
 use super::super::network_index::{self, NetworkIndex};
 use super::super::prefix_tree::PrefixTree;
 use super::super::route_tree::{RoutePattern, RouteTree};
-use super::super::{MeterRole, RuleErrorKind};
 use super::condition::{CompiledCondition, CompiledTest, compile_glob, normalize_value};
 use super::request_view::{NeededAttributes, Subject};
 use super::{ExactIndex, GlobIndex, LimitPrecedence, Matcher, RouteEntry, RuleEntry, RuleTarget};
@@ -109,6 +110,16 @@ const fn own_subject(attribute: &Attribute) -> Option<Subject> {
         Attribute::Route => Some(Subject::Route),
         _ => None,
     }
+}
+
+/// A value of a policy, normalized like the values of requests.
+pub(in super::super) fn normalize_value_of(attribute: &Attribute, value: &str) -> Box<[u8]> {
+    normalize_value(own_subject(attribute).unwrap_or(Subject::Other(0)), value)
+}
+
+/// The pattern of a glob, normalized like the values of requests; `None` if it is too long.
+pub(in super::super) fn compile_glob_of(attribute: &Attribute, glob: &str) -> Option<GlobPattern> {
+    compile_glob(own_subject(attribute).unwrap_or(Subject::Other(0)), glob).ok()
 }
 
 /// The number of entries per term.
@@ -321,10 +332,6 @@ fn limit_precedences(draft: &RulesDraft) -> Vec<LimitPrecedence> {
     };
     let limits = draft.limits.iter().map(|limit| {
         let is_enforced = limit.rule.mode == Mode::Enforce;
-        let meters = limit.rule.meters.iter();
-        let meter_count = meters
-            .filter(|meter| meter.role != MeterRole::Candidate)
-            .count();
         LimitPrecedence {
             // Limits that are not enforced do not replace others. Otherwise a narrow limit in shadow mode, or switched
             // off, would exempt its requests from the wide limit.
@@ -334,7 +341,6 @@ fn limit_precedences(draft: &RulesDraft) -> Vec<LimitPrecedence> {
                 .and_then(narrowest)
                 .filter(|_| is_enforced),
             conditions: limit.matching.conditions.len(),
-            enforced_meters: if is_enforced { meter_count } else { 0 },
         }
     });
     limits.collect()

@@ -16,11 +16,13 @@ mod index_fault;
 #[cfg(test)]
 pub(super) use index_fault::IndexFault;
 
+pub(super) use build::{compile_glob_of, normalize_value_of};
+
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use super::matched_rules::{ListVerdict, MAX_METERS, MatchedRules};
+use super::matched_rules::{ListVerdict, MatchedRules};
 use super::network_index::NetworkIndex;
 use super::prefix_tree::PrefixTree;
 use super::route_tree::RouteTree;
@@ -67,8 +69,6 @@ struct LimitPrecedence {
     group: Option<usize>,
     /// The number of its conditions.
     conditions: usize,
-    /// The number of its meters, if it is enforced.
-    enforced_meters: usize,
 }
 
 /// A route: its template, and the entries indexed by it.
@@ -102,7 +102,9 @@ impl Matcher {
             Some(mut view) => self.look_up(&mut view, matched),
             None => self.match_normalized(request, raw, matched),
         }
-        self.apply_capacity(matched);
+        if matched.list_verdict != ListVerdict::Limits {
+            matched.rules.clear();
+        }
     }
 
     /// The matched template, as the policy writes it.
@@ -235,25 +237,5 @@ impl Matcher {
             }
         }
         matched.insert(index);
-    }
-
-    /// Removes the limits if a list decides. Otherwise truncates them to the capacity.
-    fn apply_capacity(&self, matched: &mut MatchedRules) {
-        if matched.list_verdict != ListVerdict::Limits {
-            matched.len = 0;
-            matched.is_truncated = false;
-            return;
-        }
-        let mut meters = 0;
-        let fit = matched.rules().iter().take_while(|index| {
-            meters += self
-                .limits
-                .get(**index)
-                .map_or(0, |precedence| precedence.enforced_meters);
-            meters <= MAX_METERS
-        });
-        let fit = fit.count();
-        matched.is_truncated |= fit < matched.len;
-        matched.len = fit;
     }
 }

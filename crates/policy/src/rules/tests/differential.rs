@@ -37,7 +37,7 @@ const NAMES: [&str; 12] = [
 ];
 
 #[derive(Clone, Debug)]
-struct RandomRequest {
+pub(super) struct RandomRequest {
     ip: Option<IpAddr>,
     values: BTreeMap<Attribute, Vec<u8>>,
 }
@@ -220,7 +220,7 @@ fn request() -> impl Strategy<Value = RandomRequest> {
     })
 }
 
-fn inputs() -> impl Strategy<Value = (Policy, Vec<RandomRequest>)> {
+pub(super) fn inputs() -> impl Strategy<Value = (Policy, Vec<RandomRequest>)> {
     (policy(), vec(request(), 1..6))
 }
 
@@ -234,7 +234,7 @@ fn compare(rules: &Rules, policy: &Policy, request: &RandomRequest) -> Result<()
         rules: matched.rules().to_vec(),
         route,
     };
-    if answer != expected || matched.is_truncated() || matched.is_uri_too_long() {
+    if answer != expected || matched.is_uri_too_long() {
         return Err(format!(
             "found {matched:?}, {answer:?}, expected {expected:?} of {request:?}"
         ));

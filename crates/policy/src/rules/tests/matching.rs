@@ -4,13 +4,11 @@ use std::sync::Mutex;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Algorithm, Condition, DenyRule, Glob, Group, GroupSelection, LimitRule, Match, Mode, Policy,
-    Template, Test,
+    Condition, DenyRule, Glob, Group, GroupSelection, LimitRule, Match, Mode, Policy, Template,
+    Test,
 };
-use crate::rules::{ListVerdict, MAX_LIMITS, MAX_METERS, MatchedRules, RuleOrigin, Rules};
-use crate::tests::fixtures::{
-    HOUR, MINUTE, Request, SECOND, attribute, bucket, limit, policy, quota,
-};
+use crate::rules::{ListVerdict, MAX_METERS, MatchedRules, RuleOrigin, Rules};
+use crate::tests::fixtures::{MINUTE, Request, attribute, bucket, limit, policy};
 
 fn matching(conditions: &[(&str, Test)]) -> Match {
     Match {
@@ -208,45 +206,19 @@ fn a_path_of_any_length_is_matched_and_one_too_long_to_normalize_is_reported() {
     assert!(!match_policy(&by_host, &Request::with(&[("host", &host)])).is_uri_too_long());
 }
 
+/// More than 64 limits on one request were cut off, enforced or not, and the request was answered 503 for ever.
 #[test]
-fn matches_up_to_the_maximum_are_listed_and_more_are_reported() {
-    let limits = |count: usize| (0..count).map(|n| limit_on(&format!("l{n}"), &[]));
-    let exactly = match_policy(&policy(limits(MAX_METERS).collect()), &Request::default());
-    assert_eq!(
-        (exactly.rules().len(), exactly.is_truncated()),
-        (MAX_METERS, false)
-    );
-    let one_more: Vec<LimitRule> = limits(MAX_METERS + 1).collect();
-    let more = match_policy(&policy(one_more.clone()), &Request::default());
-    assert_eq!(
-        (more.rules().len(), more.is_truncated()),
-        (MAX_METERS, true)
-    );
-    // Limits that are not enforced are not part of the batch.
-    let mut shadowed = one_more;
-    for limit in shadowed.iter_mut().skip(1) {
-        limit.mode = Mode::Shadow;
-    }
-    let shadows = match_policy(&policy(shadowed), &Request::default());
-    assert_eq!(
-        (shadows.rules().len(), shadows.is_truncated()),
-        (MAX_METERS + 1, false)
-    );
-    let crowd = match_policy(
-        &policy(limits(MAX_LIMITS + 1).collect()),
-        &Request::default(),
-    );
-    assert!(crowd.is_truncated());
-    // A limit with several windows takes several meters.
-    let mut windows: Vec<LimitRule> = limits(11).collect();
-    for limit in &mut windows {
-        limit.quota = quota(
-            Algorithm::FixedWindow,
-            &[(10, SECOND), (20, MINUTE), (30, HOUR)],
-        );
-    }
-    let matched = match_policy(&policy(windows), &Request::default());
-    assert_eq!((matched.rules().len(), matched.is_truncated()), (10, true));
+fn all_limits_that_match_are_listed_however_many_are_in_shadow() {
+    let limits = (0..500).map(|n| LimitRule {
+        mode: if n < MAX_METERS {
+            Mode::Enforce
+        } else {
+            Mode::Shadow
+        },
+        ..limit_on(&format!("l{n}"), &[])
+    });
+    let matched = match_policy(&policy(limits.collect()), &Request::default());
+    assert_eq!(matched.rules(), (0..500).collect::<Vec<_>>());
 }
 
 #[test]

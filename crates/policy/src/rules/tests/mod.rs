@@ -7,3 +7,4 @@ mod differential;
 mod keys;
 mod matching;
 mod naive;
+mod reachable_quotas;
