@@ -110,7 +110,7 @@ mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
     use std::task::Poll;
-    use tokio::time::sleep_until;
+    use tokio::time::{Duration, sleep_until};
 
     use crate::listen::ShutdownTrigger;
 

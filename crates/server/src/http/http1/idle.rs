@@ -73,7 +73,7 @@ impl<'v, F: Future<Output = ()>> IdleConnection<'v, F> {
 mod tests {
     use std::pin::pin;
 
-    use tokio::time::sleep;
+    use tokio::time::{Instant, sleep_until};
 
     use super::*;
     use crate::listen::ShutdownTrigger;
@@ -85,10 +85,14 @@ mod tests {
         let timeout = Duration::from_secs(5);
         for (late, expected) in [(1, Some(())), (1_000, None)] {
             let (_stop, stopping) = ShutdownTrigger::new();
-            let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(timeout)));
+            let (stopped, timer) = (
+                pin!(stopping.wait()),
+                pin!(sleep_until(Instant::now() + timeout)),
+            );
             let wake_events = ShutdownOrTimeout::new(&stopping, stopped, timer);
             let mut idle = IdleConnection::new(wake_events, timeout);
-            let mut reported = pin!(sleep(timeout + Duration::from_millis(late)));
+            let report = Instant::now() + timeout + Duration::from_millis(late);
+            let mut reported = pin!(sleep_until(report));
             let arrived = idle.wait_for(|context| reported.as_mut().poll(context).map(Ok));
             assert_eq!(arrived.await.unwrap(), expected, "{late} ms late");
         }

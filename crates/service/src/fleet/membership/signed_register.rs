@@ -1,7 +1,7 @@
 //! A register whose messages are authenticated: signs what this node sends, and ignores what no holder of the fleet's
 //! secret has sent, or what the fleet has replaced since.
 //!
-//! Whoever can write to the register can delete entries and counts, but cannot add or bring back an entry. See ADR 0034.
+//! A client that can write to the register can delete entries and counts, but cannot add or bring back an entry. See ADR 0034.
 //! Must not know: where the register is, what entries mean.
 
 use std::collections::{HashMap, HashSet};
