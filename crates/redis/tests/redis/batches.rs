@@ -262,7 +262,9 @@ fn batches_of_64_and_128_checks_are_decided_alike_by_core_memory_and_redis() {
                 })
                 .collect();
             let mut replies = vec![BLANK; checks.len()];
-            memory.decide(&checks, &mut replies).unwrap();
+            let batch = memory.decide(&checks, &mut replies).unwrap();
+            let is_admitted = replies.iter().all(|reply| reply.outcome.is_admitted());
+            assert_eq!(batch.is_admitted(), is_admitted);
             let expected = compare(&mut connection, &mut traced, &ops, memory.now(), &mut tally);
             let decided = replies.iter().map(|reply| (reply.outcome, reply.status));
             assert_eq!(decided.collect::<Vec<_>>(), expected, "{count} checks");
