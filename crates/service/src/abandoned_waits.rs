@@ -24,17 +24,27 @@ const RETRY_INTERVAL: Nanos = Nanos::SECOND;
 type QueueKey = (LimitId, Box<[u8]>);
 
 /// Abandoned places by queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AbandonedWaits(Mutex<AbandonedPlaces>);
 
 #[derive(Debug, Default)]
 struct AbandonedPlaces {
+    capacity: usize,
     /// Of each queue the places by their marks: the last one is nearest to the end.
     queues: HashMap<QueueKey, BTreeMap<u64, WaitTicket>>,
     /// Queues whose last place may be their end now.
     due: VecDeque<QueueKey>,
     places: usize,
     retry_at: Timestamp,
+}
+
+impl Default for AbandonedWaits {
+    fn default() -> Self {
+        Self(Mutex::new(AbandonedPlaces {
+            capacity: MAX_PLACES,
+            ..AbandonedPlaces::default()
+        }))
+    }
 }
 
 impl AbandonedWaits {
@@ -47,10 +57,10 @@ impl AbandonedWaits {
 impl AbandonedPlaces {
     /// Whether as many places are kept as may be.
     fn is_full(&mut self, now: Timestamp) -> bool {
-        if self.places >= MAX_PLACES {
+        if self.places >= self.capacity {
             self.remove_past(now);
         }
-        self.places >= MAX_PLACES
+        self.places >= self.capacity
     }
 
     /// Keeps a place to be tried.
@@ -323,23 +333,23 @@ mod tests {
             let decided = service.check_local(Transport::Http, &Nobody, CheckOptions::default());
             waits.extend(decided.unwrap().take_wait_ticket());
         }
-        // The last one stays, so that nothing comes back.
+        // The last one stays, so that nothing comes back. There is room for five of nineteen.
         let last = waits.pop();
+        service.abandoned_waits.lock().capacity = 5;
         for ticket in waits {
             service.abandon(ticket);
         }
         let mut places = service.abandoned_waits.lock();
-        assert_eq!((places.places, places.due.len()), (19, 0));
-        clock.advance(Nanos::from_secs(10));
-        places.remove_past(service.now());
-        assert_eq!(places.places, 9);
-        places.places = MAX_PLACES;
+        assert_eq!((places.places, places.due.len()), (5, 0));
+        assert!(places.is_full(service.now()));
+        // The first three have had their turns.
+        clock.advance(Nanos::from_secs(3));
+        assert!(!places.is_full(service.now()), "they make room");
+        assert_eq!(places.places, 2);
         drop(places);
+        // The places before the last one were not kept, so only its own comes back.
         service.abandon(last.unwrap());
         let places = service.abandoned_waits.lock();
-        assert_eq!(
-            places.places, 0,
-            "what is past made room, and the last gave all others back"
-        );
+        assert_eq!((places.places, places.due.len()), (2, 0));
     }
 }

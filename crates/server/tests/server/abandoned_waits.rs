@@ -15,6 +15,8 @@ use crate::harness::policy;
 use crate::running_server::RunningServer;
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+/// In milliseconds, as waits are told. No answer that is held back for it is sent during a test.
+const HOUR: u64 = 3_600_000;
 /// The attack's number of clients.
 pub(crate) const CLIENTS: usize = 500;
 
@@ -98,13 +100,13 @@ fn app(text: &str) -> (Arc<HttpApi<Arc<ManualClock>>>, Arc<ManualClock>) {
 }
 
 /// The attack: 500 clients asked through `/auth/traefik` for a limit of 1/s with a long `wait`, and closed their connections.
-/// Their places stayed taken: the next client was told to wait 497 s. Now it is told 1 s, the time until the next unit, in
-/// whatever order the others leave; and the limit admits no more for it.
+/// Their places stayed taken: the next client was told to wait 497 s. Now it is told the time until the next unit, in whatever
+/// order the others leave. The test has hours for seconds, because answers are held back by the runtime's own clock.
 #[tokio::test]
 async fn five_hundred_clients_that_leave_keep_nobody_waiting() {
     for algorithm in [
-        "rate: 1/s, wait: 600s",
-        "rate: 1/s, burst: 600, algorithm: leaky_queue",
+        "rate: 1/h, wait: 600h",
+        "rate: 1/h, burst: 600, algorithm: leaky_queue",
     ] {
         for is_fast in [true, false] {
             let text = format!("limits: [{{ name: slow, key: header.x-api-key, {algorithm} }}]");
@@ -112,13 +114,17 @@ async fn five_hundred_clients_that_leave_keep_nobody_waiting() {
             let mut limits = HttpLimits::default();
             limits.fast_path = is_fast;
             let mut clients = WaitingClients::start(&app, CLIENTS, limits).await;
-            assert_eq!(told_wait(&app).await, 501_000, "{algorithm}");
+            assert_eq!(told_wait(&app).await, 501 * HOUR, "{algorithm}");
             // The first comers leave first: until the last one leaves, others stand behind every place.
             for left in 0..CLIENTS {
-                assert_eq!(told_wait(&app).await, 501_000, "{algorithm}, {left} left");
+                assert_eq!(
+                    told_wait(&app).await,
+                    501 * HOUR,
+                    "{algorithm}, {left} left"
+                );
                 clients.leave(0).await;
             }
-            assert_eq!(told_wait(&app).await, 1_000, "{algorithm}");
+            assert_eq!(told_wait(&app).await, HOUR, "{algorithm}");
         }
     }
 }
@@ -127,22 +133,22 @@ async fn five_hundred_clients_that_leave_keep_nobody_waiting() {
 #[tokio::test]
 async fn a_client_that_stays_keeps_its_turn() {
     let (app, _clock) =
-        app("limits: [{ name: slow, key: header.x-api-key, rate: 1/s, wait: 600s }]");
+        app("limits: [{ name: slow, key: header.x-api-key, rate: 1/h, wait: 600h }]");
     let mut clients = WaitingClients::start(&app, 10, HttpLimits::default()).await;
     // Nine leave; the fifth stays.
     for index in [0, 0, 0, 0, 5, 4, 3, 2, 1] {
         clients.leave(index).await;
     }
-    assert_eq!(told_wait(&app).await, 6_000);
+    assert_eq!(told_wait(&app).await, 6 * HOUR);
     clients.leave(0).await;
-    assert_eq!(told_wait(&app).await, 1_000);
+    assert_eq!(told_wait(&app).await, HOUR);
 }
 
 /// Envoy gives a call up after its own timeout, 20 ms by default, and resets the stream.
 #[tokio::test]
 async fn grpc_calls_that_are_reset_give_their_places_back() {
     let (app, _clock) =
-        app("limits: [{ name: slow, key: descriptor.user, rate: 1/s, wait: 600s }]");
+        app("limits: [{ name: slow, key: descriptor.user, rate: 1/h, wait: 600h }]");
     let grpc = Arc::new(GrpcServer::new(Arc::clone(app.envoy())));
     let limits = GrpcLimits::default();
     let grpc =
@@ -177,7 +183,7 @@ async fn grpc_calls_that_are_reset_give_their_places_back() {
     assert_eq!(waits, 51);
     assert_eq!(
         told_rls_wait(&app).await,
-        2_000,
+        2 * HOUR,
         "one waits, the others are gone"
     );
 }
