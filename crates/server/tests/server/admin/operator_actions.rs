@@ -184,7 +184,7 @@ async fn every_change_is_signed_and_in_the_audit_log() {
     let latest = json!({
         "when": "2023-11-14T22:13:20Z",
         "who": "ada (127.0.0.1)",
-        "what": "`::1` blocked until it is taken back",
+        "what": "address `::1` blocked until it is removed",
         "why": "incident 7",
     });
     assert_eq!(events[0], latest);
