@@ -69,7 +69,6 @@ impl Scratch {
 thread_local! {
     static OWN_SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
     /// The scratch of concurrent decisions.
-    #[expect(clippy::vec_box, reason = "scratches are large and move between owners in their boxes")]
     static SPARE_SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
 }
 

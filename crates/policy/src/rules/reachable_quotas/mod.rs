@@ -68,13 +68,13 @@ pub(super) fn check(draft: &RulesDraft, max: usize) -> Result<(), TooManyQuotas>
         return Ok(());
     }
     let items = Items::new(draft);
-    let all = (0..items.list.len()).collect();
+    let all: Vec<usize> = (0..items.list.len()).collect();
     let mut search = Search {
         items,
         max,
         steps_left: MAX_STEPS,
     };
-    search.explore(all, Choices::default(), 0)
+    search.explore(&all, Choices::default(), 0)
 }
 
 /// What has been decided about the requests of one branch.
@@ -101,18 +101,18 @@ impl Search {
     /// Checks all requests of a branch. `subset` has the items that may still apply, in order.
     fn explore(
         &mut self,
-        subset: Vec<usize>,
+        subset: &[usize],
         mut choices: Choices,
         depth: usize,
     ) -> Result<(), TooManyQuotas> {
         loop {
-            if self.quotas(&subset) <= self.max {
+            if self.quotas(subset) <= self.max {
                 return Ok(());
             }
             if self.steps_left == 0 || depth > MAX_DEPTH {
-                return Err(self.too_many(&subset, &choices));
+                return Err(self.too_many(subset, &choices));
             }
-            let partitions = self.partitions(&subset, &choices);
+            let partitions = self.partitions(subset, &choices);
             let mut dividing = Vec::new();
             let mut has_advanced = false;
             for (attribute, partition) in partitions {
@@ -129,10 +129,10 @@ impl Search {
             if has_advanced {
                 continue;
             }
-            if self.bound_of_independent(&subset, &dividing) <= self.max {
+            if self.bound_of_independent(subset, &dividing) <= self.max {
                 return Ok(());
             }
-            let total = self.plain_sum(&subset);
+            let total = self.plain_sum(subset);
             let best = dividing
                 .into_iter()
                 .map(|(attribute, partition)| {
@@ -141,9 +141,9 @@ impl Search {
                 .min_by_key(|(remaining, attribute, _)| (*remaining, *attribute));
             match best {
                 Some((_, attribute, partition)) => {
-                    return self.branch(&subset, &choices, (attribute, &partition), depth);
+                    return self.branch(subset, &choices, (attribute, &partition), depth);
                 }
-                None => return Err(self.too_many(&subset, &choices)),
+                None => return Err(self.too_many(subset, &choices)),
             }
         }
     }
@@ -171,7 +171,7 @@ impl Search {
             let rest: Vec<usize> = subset.iter().filter(is_in).copied().collect();
             let mut chosen = choices.clone();
             self.choose(&mut chosen, attribute, Some(class));
-            self.explore(rest, chosen, depth + 1)?;
+            self.explore(&rest, chosen, depth + 1)?;
         }
         Ok(())
     }
