@@ -298,8 +298,8 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
     };
     assert_eq!(
         of_limits(&page),
-        501 * 7,
-        "five hundred limits and the others, seven series each"
+        501 * 9,
+        "five hundred limits and the others, nine series each"
     );
     let rest = r#"tollgate_limit_decisions_total{limit="other",outcome="allowed"}"#;
     assert_eq!(page.value(rest), "200", "nothing is lost");
