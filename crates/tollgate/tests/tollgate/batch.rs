@@ -169,12 +169,12 @@ fn invalid_batches_are_refused_with_the_reason() {
     assert_eq!(kind(apart), StoreErrorKind::BadRequest);
     let twice = check_all(&[one.for_key("a"), one.for_key("a")]);
     assert_eq!(kind(twice), StoreErrorKind::BadRequest);
-    let keys: Vec<_> = (0..33_u8).map(|n| [n]).collect();
+    let keys: Vec<_> = (0..129_u8).map(|n| [n]).collect();
     let many: Vec<_> = keys.iter().map(|key| one.for_key(key)).collect();
     assert_eq!(kind(check_all(&many)), StoreErrorKind::BadRequest);
     assert_eq!(
-        check_all(many.get(..32).unwrap()).unwrap().parts().len(),
-        32
+        check_all(many.get(..128).unwrap()).unwrap().parts().len(),
+        128
     );
     let long = vec![0; 2_000];
     assert!(matches!(

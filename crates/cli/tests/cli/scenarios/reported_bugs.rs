@@ -49,8 +49,9 @@ limits:
     // The state of the limit per second may have expired.
     assert!((60..=90).contains(&names), "{names}");
     let calls = server.metric("tollgate_store_calls_total");
+    // The watchdog adds one call a second. Without `colocate` there would be two or three calls for each request.
     assert!(
-        (calls - 30.0).abs() < 0.5,
+        (29.5..55.0).contains(&calls),
         "one call for each request: {calls}"
     );
 }
