@@ -136,12 +136,14 @@ fn exact_leased_and_async_quotas_of_one_large_request_are_decided_together() {
             )
         });
         let node = FleetTest::with_broker(limits.collect(), &ledger, &clock);
+        let admitted = node.check("bob");
+        assert_eq!(admitted.limits().len(), count);
         assert_eq!(node.admitted("alice", 20), 5, "{count} limits");
+        // The denial is cached on the node and reports only the limit that denied.
         let denied = node.check("alice");
         assert_eq!(
             (denied.status(), denied.rule_name()),
             (Some(429), Some("limit-60"))
         );
-        assert_eq!(denied.limits().len(), count);
     }
 }
