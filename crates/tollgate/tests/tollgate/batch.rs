@@ -169,7 +169,7 @@ fn invalid_batches_are_refused_with_the_reason() {
     assert_eq!(kind(apart), StoreErrorKind::BadRequest);
     let twice = check_all(&[one.for_key("a"), one.for_key("a")]);
     assert_eq!(kind(twice), StoreErrorKind::BadRequest);
-    let keys: Vec<_> = (0..129_u8).map(|n| [n]).collect();
+    let keys: Vec<_> = (0..129_u8).map(|n| [n, n]).collect();
     let many: Vec<_> = keys.iter().map(|key| one.for_key(key)).collect();
     assert_eq!(kind(check_all(&many)), StoreErrorKind::BadRequest);
     assert_eq!(

@@ -169,7 +169,8 @@ async fn s_39_a_replayed_entry_is_ignored_and_the_nodes_repair_the_register() {
     attacker.put("switch", &recorded, PutMode::Set, None);
     advance(&register, TWO_SECONDS).await;
     assert!(!is_off(&one) && !is_off(&two));
-    assert_eq!(rejected(&one)[1], 1);
+    // The node that reads first repairs the register; the other may never see the replay.
+    assert!(rejected(&one)[1] + rejected(&two)[1] >= 1);
     assert!(attacker.read("switch").is_tombstone, "repaired");
     let late = Member::start_default(&register);
     advance(&register, TWO_SECONDS).await;
@@ -225,7 +226,9 @@ async fn s_39_a_deleted_entry_holds_and_is_written_again() {
     advance(&register, TWO_SECONDS).await;
     assert!(is_off(&one) && is_off(&two));
     assert!(!attacker.read("switch").is_tombstone, "written again");
-    assert!(one.membership.rejections().is_alarming);
+    // The node that reads first repairs the register; the other may never see the deletion.
+    let is_alarming = |node: &Member| node.membership.rejections().is_alarming;
+    assert!(is_alarming(&one) || is_alarming(&two));
     switch(&two, Switch::default());
     advance(&register, TWO_SECONDS).await;
     assert!(!is_off(&one) && !is_off(&two), "operators still remove it");
