@@ -308,7 +308,7 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
         .service()
         .replace(&policy(&limits(2_000)))
         .unwrap();
-    assert_eq!(of_limits(&scraped(&admin).await), 501 * 7);
+    assert_eq!(of_limits(&scraped(&admin).await), 501 * 9);
 }
 
 /// With envoyproxy/ratelimit configuration instead of a policy: rules are counted by name and halted together.

@@ -49,7 +49,7 @@ impl Membership {
         let register = Arc::new(self.signed(register));
         if self.accepts_unsigned() {
             tracing::warn!(
-                "--fleet-accept-unsigned is set: whoever can write to the register can throw switches; remove it after the upgrade"
+                "--fleet-accept-unsigned is set: any client that can write to Redis can throw switches; remove it after the upgrade"
             );
         }
         let nudge = Arc::clone(&self.wake);
