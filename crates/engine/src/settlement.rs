@@ -20,6 +20,15 @@ pub enum SettleAction<'a> {
     Settle(u64),
     /// Its work did not happen: refund everything.
     Cancel,
+    /// It gives back its place in a queue, except `kept` units of `cost`, if the queue ends at `end`.
+    LeaveQueue {
+        /// The end of the queue that is expected.
+        end: u64,
+        /// What is still charged for the place.
+        cost: u64,
+        /// What stays charged.
+        kept: u64,
+    },
     /// It is still running: renew the leases of its permits.
     Renew,
 }
@@ -32,7 +41,7 @@ pub struct Settlement<'t> {
     /// The index of the current ticket item.
     position: usize,
     are_permits_held: bool,
-    is_behind: bool,
+    queue_end: Option<u64>,
     result: Result<(), StoreError>,
     reply_buffer: Vec<StoreReply>,
 }
@@ -44,7 +53,7 @@ impl<'t> Settlement<'t> {
             action,
             position: 0,
             are_permits_held: true,
-            is_behind: false,
+            queue_end: None,
             result: Ok(()),
             reply_buffer: Vec::new(),
         }
@@ -58,10 +67,10 @@ impl<'t> Settlement<'t> {
         self.result.map(|()| self.are_permits_held)
     }
 
-    /// Whether a cancelled wait was not refunded because later requests stand behind it. It may be once they have left.
+    /// The end of the queue after a place was to be given back, if the store that keeps the queue answered.
     #[must_use]
-    pub const fn is_behind(&self) -> bool {
-        self.is_behind
+    pub const fn queue_end(&self) -> Option<u64> {
+        self.queue_end
     }
 
     /// The next ticket item that needs the store.
@@ -107,14 +116,14 @@ impl StoreSteps for Settlement<'_> {
                 let is_held = |reply: &StoreReply| reply.note != ReplyNote::LeaseNotHeld;
                 self.are_permits_held &= replies.first().is_some_and(is_held);
             }
-            Ok(_) => {
-                if let (Some(mark), Some(reply)) = (self.ticket.wait_mark_at(at), replies.first())
-                    && matches!(self.action, SettleAction::Cancel)
-                {
-                    let end = reply.receipt.at.after(reply.status.reset_after);
-                    self.is_behind |= reply.note == ReplyNote::Plain && end.as_nanos() > mark;
-                }
+            Ok(_) if matches!(self.action, SettleAction::LeaveQueue { .. }) => {
+                let reply = replies
+                    .first()
+                    .filter(|reply| reply.note == ReplyNote::Plain);
+                let end = |reply: &StoreReply| reply.receipt.at.after(reply.status.reset_after);
+                self.queue_end = reply.map(|reply| end(reply).as_nanos());
             }
+            Ok(_) => {}
         }
         self.position = at.saturating_add(1);
         self.reply_buffer = replies;
@@ -127,6 +136,7 @@ impl fmt::Debug for SettleAction<'_> {
             Self::Respond(response) => write!(f, "Respond({})", response.status()),
             Self::Settle(actual) => write!(f, "Settle({actual})"),
             Self::Cancel => f.write_str("Cancel"),
+            Self::LeaveQueue { kept, .. } => write!(f, "LeaveQueue({kept} kept)"),
             Self::Renew => f.write_str("Renew"),
         }
     }

@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tollgate_core::concurrency::LeaseId;
-use tollgate_core::{Outcome, Receipt, Timestamp};
+use tollgate_core::limit::Quota;
+use tollgate_core::{Outcome, Receipt, Timestamp, TokenBucket};
 use tollgate_policy::model::{Consistency, Count};
 use tollgate_policy::rules::{MeterRole, Rule};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
@@ -214,21 +215,12 @@ impl Ticket {
         self.check(self.items.get(position)?, op)
     }
 
-    /// The end of the queue after the charge of an item that was told to wait.
-    pub(crate) fn wait_mark_at(&self, position: usize) -> Option<u64> {
-        let item = self.items.get(position)?;
-        match item.kind {
-            TicketItemKind::Estimate(receipt) => item.wait.map(|_| receipt.mark),
-            _ => None,
-        }
-    }
-
     /// Takes every item out that still waits for its turn. The others can be cancelled at once, in any order.
     pub fn take_waits(&mut self, now: Timestamp) -> Vec<WaitTicket> {
         let mut waits = Vec::new();
         let items = std::mem::take(&mut self.items);
         for item in items {
-            let promised = item.wait.filter(|promised| promised.turn > now);
+            let promised = item.wait.filter(|promised| promised.turn >= now);
             let (TicketItemKind::Estimate(receipt), Some(promised)) = (item.kind, promised) else {
                 self.items.push(item);
                 continue;
@@ -236,7 +228,7 @@ impl Ticket {
             waits.push(WaitTicket {
                 limit: item.limit.id,
                 key: self.keys.get(item.key.clone()).unwrap_or_default().into(),
-                mark: receipt.mark,
+                receipt,
                 turn: promised.turn,
                 ticket: Self {
                     generation: Arc::clone(&self.generation),
@@ -302,6 +294,16 @@ impl Ticket {
             (TicketItemKind::Estimate(receipt), SettleAction::Cancel) => {
                 Some(Op::Settle { receipt, actual: 0 })
             }
+            (TicketItemKind::Estimate(receipt), SettleAction::LeaveQueue { end, cost, kept }) => {
+                let mark = end;
+                let receipt = Receipt {
+                    cost,
+                    mark,
+                    ..receipt
+                };
+                let actual = kept;
+                Some(Op::Settle { receipt, actual })
+            }
             (TicketItemKind::Response, SettleAction::Respond(response)) => {
                 let (rule, _) = self.generation.rule(item.rule)?;
                 let is_counted = match &rule.count {
@@ -324,14 +326,12 @@ fn actual_cost(rule: &Rule, response: &dyn Response) -> Option<u64> {
 }
 
 /// One place in the queue of a limit, held by a request that waits.
-///
-/// It can be given back only while it is the end of the queue: see [`Settlement::is_behind`](crate::Settlement::is_behind).
-#[must_use = "cancel it, or the place stays taken until its turn"]
+#[must_use = "give it back, or the place stays taken until its turn"]
 #[derive(Debug)]
 pub struct WaitTicket {
     limit: LimitId,
     key: Box<[u8]>,
-    mark: u64,
+    receipt: Receipt,
     turn: Timestamp,
     ticket: Ticket,
 }
@@ -346,7 +346,13 @@ impl WaitTicket {
     /// The end of the queue after its charge. Later places have higher marks.
     #[must_use]
     pub const fn mark(&self) -> u64 {
-        self.mark
+        self.receipt.mark
+    }
+
+    /// The units that were charged for it.
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        self.receipt.cost
     }
 
     /// When the request was promised to proceed.
@@ -355,9 +361,36 @@ impl WaitTicket {
         self.turn
     }
 
-    /// The settlement that gives the place back, to be run by a driver.
-    pub const fn cancellation(&self) -> Settlement<'_> {
-        Settlement::new(&self.ticket, SettleAction::Cancel)
+    /// The units whose refill takes this long, rounded up to whole blocks.
+    #[must_use]
+    pub fn units_in(&self, nanos: u64) -> u64 {
+        self.bucket().map_or(u64::MAX, |bucket| {
+            let blocks = nanos.div_ceil(bucket.interval().as_nanos().max(1));
+            blocks.saturating_mul(bucket.block())
+        })
+    }
+
+    /// By how much its charge moved the end of the queue, in nanoseconds.
+    #[must_use]
+    pub fn price(&self) -> u64 {
+        self.bucket().map_or(0, |bucket| {
+            let blocks = self.receipt.cost.div_ceil(bucket.block().max(1));
+            blocks.saturating_mul(bucket.interval().as_nanos())
+        })
+    }
+
+    /// The bucket that requests of its queue wait for.
+    fn bucket(&self) -> Option<&TokenBucket> {
+        match self.ticket.items.first()?.limit.limit.quota() {
+            Quota::LeakyBucket(queue) => Some(queue.as_token_bucket()),
+            _ => None,
+        }
+    }
+
+    /// The settlement that gives the place back except for `kept` units of the `cost` that is still charged, to be run by a driver. It
+    /// changes nothing unless the queue ends at `end`.
+    pub const fn leaving(&self, end: u64, cost: u64, kept: u64) -> Settlement<'_> {
+        Settlement::new(&self.ticket, SettleAction::LeaveQueue { end, cost, kept })
     }
 }
 
