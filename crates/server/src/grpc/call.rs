@@ -16,13 +16,13 @@ use h2::{RecvStream, SendStream};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::frame::MessageDecoder;
 use super::limits::GrpcLimits;
 use super::methods::{GrpcHandler, GrpcMethod, GrpcReply};
 use super::status::{GrpcCode, GrpcStatus, ok_trailers};
-use crate::listen::ShutdownSignal;
+use crate::listen::{ShutdownSignal, confirmed_timeout};
 
 const GRPC_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -282,7 +282,7 @@ pub(super) async fn finish_call<S: GrpcHandler>(
     let step = match step {
         CallProgress::ReadingRequest(mut call) => {
             let message = poll_fn(|context| call.poll_request(context));
-            match timeout(limits.message_timeout, message).await {
+            match confirmed_timeout(limits.message_timeout, message).await {
                 Ok(None) => return,
                 Ok(Some(Err(status))) => call.complete(Err(status)),
                 Ok(Some(Ok(message))) => {

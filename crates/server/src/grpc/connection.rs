@@ -11,14 +11,13 @@ use bytes::Bytes;
 use h2::server::{Builder, Connection as Http2};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::call::{Call, CallProgress, finish_call};
 use super::keep_alive::KeepAlive;
 use super::limits::GrpcLimits;
 use super::methods::GrpcHandler;
 use super::streams;
-use crate::listen::ShutdownSignal;
+use crate::listen::{ShutdownSignal, confirmed_timeout};
 
 /// Bytes of requests that a connection may have sent without being answered. Two of the longest messages fit.
 const CONNECTION_WINDOW: u32 = 262_144;
@@ -42,7 +41,7 @@ pub(super) async fn serve_connection<T, S>(
     S: GrpcHandler,
 {
     let handshake = http2_builder(&limits).handshake(io);
-    let Ok(Ok(mut http2)) = timeout(limits.preface_timeout, handshake).await else {
+    let Ok(Ok(mut http2)) = confirmed_timeout(limits.preface_timeout, handshake).await else {
         tracing::debug!("HTTP/2 handshake failed");
         return;
     };

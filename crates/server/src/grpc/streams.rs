@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use h2::{RecvStream, SendStream};
-use tokio::time::timeout;
 
 use super::call::{Call, finish_stream};
 use super::frame::MessageDecoder;
@@ -15,7 +14,7 @@ use super::limits::GrpcLimits;
 use super::methods::{GrpcHandler, GrpcMethod};
 use super::quota_stream;
 use super::status::{GrpcCode, GrpcStatus};
-use crate::listen::ShutdownSignal;
+use crate::listen::{ShutdownSignal, confirmed_timeout};
 
 /// Requests on one reflection stream. Tools send a handful.
 const MAX_REQUESTS: usize = 1_000;
@@ -98,7 +97,7 @@ async fn serve_health_watch<S: GrpcHandler>(
     limits: &GrpcLimits,
     stopping: &ShutdownSignal,
 ) -> StreamEnd {
-    let request = match timeout(limits.message_timeout, requests.next()).await {
+    let request = match confirmed_timeout(limits.message_timeout, requests.next()).await {
         Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => Bytes::new(),
         Ok(Err(status)) => return Some(Err(status)),

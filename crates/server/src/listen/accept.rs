@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::listener::{Listener, Peer};
 use super::shutdown::{ShutdownSignal, ShutdownTrigger};
+use super::shutdown_or_timeout::confirmed_timeout;
 use super::stream::Stream;
 use super::tls::ListenerTls;
 use crate::listen::counters::{ListenerCounters, increment};
@@ -144,7 +145,7 @@ pub async fn accept<P: ConnectionHandler>(
 async fn tls_handshake(tls: ListenerTls, stream: Stream, time: Duration) -> io::Result<Stream> {
     let handshake = stream.accept_tls(tls.acceptor());
     let slow = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake timed out");
-    timeout(time, handshake).await.map_err(slow)?
+    confirmed_timeout(time, handshake).await.map_err(slow)?
 }
 
 /// Serves a connection after its TLS handshake. The handshake runs in the connection's own task, so a slow one delays no other

@@ -21,6 +21,8 @@ pub use listener::{Listener, Peer};
 pub(crate) use prefixed_stream::PrefixedStream;
 pub(crate) use send::send_available;
 pub use shutdown::{ShutdownSignal, ShutdownTrigger};
-pub(crate) use shutdown_or_timeout::{ShutdownOrTimeout, WakeReason};
+pub(crate) use shutdown_or_timeout::{
+    CONFIRMATION, ShutdownOrTimeout, WakeReason, confirmed_timeout,
+};
 pub use stream::Stream;
 pub use tls::{ApplicationProtocol, InvalidTls, ListenerTls, ServerTls, TlsFiles, TlsReload};

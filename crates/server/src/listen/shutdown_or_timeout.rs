@@ -7,15 +7,28 @@
 //! says which connections have input: requests that arrived meanwhile would be dropped. Must not know: any protocol.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 
-use tokio::time::{Duration, Instant, Sleep};
+use tokio::time::error::Elapsed;
+use tokio::time::{Duration, Instant, Sleep, timeout};
 
 use super::shutdown::ShutdownSignal;
 
 /// The time between the two expiries of the timer, in which the system reports input that has arrived.
-const CONFIRMATION: Duration = Duration::from_millis(10);
+pub(crate) const CONFIRMATION: Duration = Duration::from_millis(10);
+
+/// Awaits a future for this time, and for a moment more in which input that has arrived is reported.
+pub(crate) async fn confirmed_timeout<F: Future>(
+    time: Duration,
+    future: F,
+) -> Result<F::Output, Elapsed> {
+    let mut future = pin!(future);
+    match timeout(time, &mut future).await {
+        Ok(output) => Ok(output),
+        Err(_) => timeout(CONFIRMATION, future).await,
+    }
+}
 
 /// A shutdown signal and a timer with the waker registered in both.
 #[derive(Debug)]
@@ -108,7 +121,6 @@ impl<'a, F: Future<Output = ()>> ShutdownOrTimeout<'a, F> {
 mod tests {
     use super::*;
     use std::future::poll_fn;
-    use std::pin::pin;
     use std::task::Poll;
     use tokio::time::{Duration, sleep_until};
 
@@ -144,5 +156,18 @@ mod tests {
         wake_events.wake_at(Instant::now() + second);
         let (woken, ()) = tokio::join!(wait(&mut wake_events), async { stop.trigger() });
         assert_eq!(woken, WakeReason::Shutdown);
+    }
+
+    /// The timer of a message expired while the process was frozen: its input is reported after the timer.
+    #[tokio::test(start_paused = true)]
+    async fn s_24_what_arrived_before_a_late_timer_is_taken() {
+        let limit = Duration::from_secs(10);
+        let late = async {
+            tokio::time::sleep(limit + CONFIRMATION / 2).await;
+            "arrived"
+        };
+        assert_eq!(confirmed_timeout(limit, late).await, Ok("arrived"));
+        let never = std::future::pending::<()>();
+        assert!(confirmed_timeout(limit, never).await.is_err());
     }
 }

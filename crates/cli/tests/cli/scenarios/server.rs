@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use tollgate_testkit::process::{Process, TempFolder};
@@ -50,15 +51,29 @@ impl Server {
             .arg(policy)
             .args(["--redis", redis])
             .arg(format!("--fleet-nodes={nodes}"))
-            .arg("--log-denials=off")
             .args(settings)
-            .env("TOLLGATE_FLEET_SECRET", nature.secret.unwrap_or(SECRET))
-            .env("TOLLGATE_LISTEN", "127.0.0.1:0")
-            .env("TOLLGATE_LISTEN_RESP", "off")
-            .env("TOLLGATE_LISTEN_ADMIN", "127.0.0.1:0");
+            .env("TOLLGATE_FLEET_SECRET", nature.secret.unwrap_or(SECRET));
         if let Some(clock) = nature.clock {
             clock.wind(&mut command).unwrap();
         }
+        Self::run(command, folder)
+    }
+
+    /// Starts a server that keeps its state in memory.
+    pub(super) fn start_without_redis(policy: &str) -> Self {
+        let folder = TempFolder::new("alone").unwrap();
+        let policy = folder.write("policy.yaml", policy).unwrap();
+        let mut command = tollgate(&["serve", "--config"]);
+        command.arg(policy);
+        Self::run(command, folder)
+    }
+
+    fn run(mut command: Command, folder: TempFolder) -> Self {
+        command
+            .arg("--log-denials=off")
+            .env("TOLLGATE_LISTEN", "127.0.0.1:0")
+            .env("TOLLGATE_LISTEN_RESP", "off")
+            .env("TOLLGATE_LISTEN_ADMIN", "127.0.0.1:0");
         let process = Process::start("tollgate", &mut command, folder).unwrap();
         let address = |words: &str| {
             process.until_it_says(words).unwrap();

@@ -15,13 +15,13 @@ use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::fast_parser::{MAX_FIELDS, MAX_HEAD_LEN};
 use crate::http::HttpLimits;
 use crate::http::handler::{HttpHandler, HttpRequest, handle_or_500};
 use crate::http::response::HttpResponse;
-use crate::listen::{Peer, PrefixedStream, ShutdownSignal};
+use crate::listen::{Peer, PrefixedStream, ShutdownSignal, confirmed_timeout};
 
 /// Serves any HTTP/1 request until the connection ends.
 pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Send>(
@@ -108,7 +108,7 @@ async fn read_body(
     if body.size_hint().lower() > max_len as u64 {
         return Err(too_long());
     }
-    match timeout(limits.body_timeout, Limited::new(body, max_len).collect()).await {
+    match confirmed_timeout(limits.body_timeout, Limited::new(body, max_len).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
         Ok(Err(_)) => Err(HttpResponse::status_problem(
