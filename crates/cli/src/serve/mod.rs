@@ -19,6 +19,7 @@ mod tokens;
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
@@ -39,6 +40,9 @@ pub(crate) use settings::Options;
 use signals::{StopSignals, reload_signal};
 use startup_message::{log_shutdown_totals, print_startup_message};
 use tls::TlsSetup;
+
+/// How long the end of the process waits for blocking tasks.
+const BLOCKING_TASK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Open connections of the admin listener.
 const MAX_ADMIN_CONNECTIONS: usize = 64;
@@ -94,7 +98,11 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         fleet,
     };
     let serving = run(options, &tls, transports, admin_runtime.handle(), &draining);
-    runtime.block_on(serving)
+    let served = runtime.block_on(serving);
+    // Without a timeout the end would wait for every blocking task, and a file system may never answer one.
+    runtime.shutdown_timeout(BLOCKING_TASK_TIMEOUT);
+    admin_runtime.shutdown_timeout(BLOCKING_TASK_TIMEOUT);
+    served
 }
 
 /// The runtime of the listeners, and one with a single thread for the admin listener. The admin listener answers when all

@@ -9,7 +9,7 @@ mod tls;
 
 pub(crate) use capacity::{CapacityOptions, DrainOptions};
 pub(crate) use fleet::FleetOptions;
-pub(crate) use secrets::{SecretFiles, read_secret, read_variable};
+pub(crate) use secrets::{SecretFiles, read_at_startup, read_secret, read_variable};
 pub(crate) use tls::{TlsListener, TlsOptions};
 
 use std::path::PathBuf;

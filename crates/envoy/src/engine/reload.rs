@@ -87,6 +87,11 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
         self.replace(policy)
     }
 
+    fn limit_names(&self) -> Vec<Box<str>> {
+        let totals = self.rule_totals().into_iter();
+        totals.map(|(name, _)| name).collect()
+    }
+
     fn generation(&self) -> u64 {
         Self::generation(self)
     }

@@ -210,7 +210,7 @@ impl<C: Clock + 'static> AdminApi<C> {
             AdminEndpoint::Blocks if is_read => Ok(self.blocks()),
             AdminEndpoint::Blocks => self.change_block(request),
             AdminEndpoint::Resets => self.reset(request).await,
-            AdminEndpoint::Reload => self.reload(request),
+            AdminEndpoint::Reload => self.reload(request).await,
         };
         answered.unwrap_or_else(|bad| {
             HttpResponse::status_problem(StatusCode::BAD_REQUEST, bad.to_string())

@@ -11,6 +11,7 @@ use tollgate_envoy::EnvoyService;
 use tollgate_envoy::config::EnvoyPolicy;
 use tollgate_envoy::engine::is_envoy_config_path;
 use tollgate_envoy::rlqs::QuotaBounds;
+use tollgate_files::FileWorker;
 use tollgate_fleet::Fleet;
 use tollgate_http::{Dialects, TrustedProxies};
 use tollgate_policy::model::Policy;
@@ -71,7 +72,10 @@ impl<C: Clock> HttpApi<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        if !is_envoy_config_path(path) {
+        let asked = path.to_owned();
+        let kind = FileWorker::new("read").run(move || is_envoy_config_path(&asked));
+        // If the file system does not answer, the policy's reader says so.
+        if !kind.unwrap_or(false) {
             let service = RateLimitService::from_file(path, keys, clock, secret)?;
             return Self::from_service(service);
         }

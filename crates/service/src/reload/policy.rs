@@ -87,6 +87,12 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
         Ok(generation)
     }
 
+    fn limit_names(&self) -> Vec<Box<str>> {
+        let generation = self.engine.generation();
+        let rules = generation.rules().rules().iter();
+        rules.map(|rule| rule.name.clone()).collect()
+    }
+
     fn generation(&self) -> u64 {
         self.engine.generation().number()
     }
