@@ -156,6 +156,7 @@ const TABLE: &[Row] = &[
         "crates/tollgate",
         Only(&[
             "crates/core",
+            "crates/files",
             "crates/store",
             "crates/engine",
             "crates/redis",

@@ -49,14 +49,14 @@ pub use engine::Engine;
 pub use external_counters::ExternalCounters;
 pub use generation::Generation;
 pub use key_states::KeyState;
-pub use limit_ids::{LimitIdAllocator, LimitIdsExhausted};
+pub use limit_ids::{LimitIdAllocator, LimitIdsExhausted, SavedLimitId};
 pub use quota_info::QuotaInfo;
 pub use settlement::{SettleAction, Settlement};
 pub use sharded_counters::ShardedCounters;
 pub use sharing::{DenialCaching, Sharing};
 pub use steps::{StoreSteps, checks, run_local};
 pub use store::StateStore;
-pub use ticket::{Response, Ticket, WaitTicket};
+pub use ticket::{Response, SavedTicket, Ticket, WaitTicket};
 #[expect(deprecated, reason = "the old name works for one release")]
 pub use verdict::Standing;
 pub use verdict::{Degradation, DenialReason, EnforcementMode, LimitState, Verdict};

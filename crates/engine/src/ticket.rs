@@ -3,6 +3,10 @@
 //!
 //! Must not know: how verdicts are made.
 
+mod saved;
+
+pub use saved::SavedTicket;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;

@@ -13,6 +13,7 @@ use tollgate_engine::control::{
 use tollgate_engine::{LimitIdsExhausted, LimitTotals};
 use tollgate_service::fleet::{LocalNode, NodeTotals};
 use tollgate_service::reload::{ReloadHandle, ReloadStatus, Reloader};
+use tollgate_service::state::ProcessState;
 use tollgate_service::{InvalidService, RateLimitService};
 use tollgate_store::Clock;
 use tollgate_store::register::RegisterSnapshot;
@@ -198,6 +199,15 @@ impl<C: Clock> EnvoyService<C> {
             self.set_shadow(to.halt.is_some());
         }
         Ok(())
+    }
+
+    /// Takes over operator settings and tickets of an earlier process. Call it before the first request.
+    pub fn restore(&self, process: ProcessState) {
+        let is_halted = process.operators().everything.halt.is_some();
+        self.service.restore(process);
+        if self.by_files {
+            self.set_shadow(is_halted);
+        }
     }
 
     /// Sets or clears the shadow mode of the files.

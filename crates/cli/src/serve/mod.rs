@@ -13,6 +13,7 @@ mod service_manager;
 mod settings;
 mod signals;
 mod startup_message;
+mod state;
 mod tls;
 mod tokens;
 
@@ -29,8 +30,9 @@ use tollgate_server::listen::{DrainOutcome, ListenerLimits, ShutdownTrigger};
 use tollgate_server::resp::{self, RespLimits, RespServer};
 use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_service::reload::{FileWatcher, ReloadHandle, WatchTiming};
+use tollgate_service::state::{InitialState, ProcessState};
 use tollgate_service::{InvalidService, RateLimitService, Secret, demo_policy};
-use tollgate_store::{MemoryStore, SystemClock};
+use tollgate_store::SystemClock;
 
 use bound_listeners::BoundListeners;
 use drain::drain;
@@ -39,6 +41,7 @@ use service_manager::{READY, STOPPING, ServiceManager};
 pub(crate) use settings::Options;
 use signals::{StopSignals, reload_signal};
 use startup_message::{log_shutdown_totals, print_startup_message};
+use state::{StateSaver, StateSetup};
 use tls::TlsSetup;
 
 /// How long the end of the process waits for blocking tasks.
@@ -56,12 +59,26 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let (runtime, admin_runtime) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
     let fleet = fleet::connect(options, secret, &runtime)?;
-    let app = Arc::new(build_api(options, secret)?.with_drain_signal(drain_signal.clone()));
+    let StateSetup {
+        file: state_file,
+        initial,
+        throttle,
+        process,
+    } = StateSetup::load(options)?;
+    let secret = secret.or(process.as_ref().map(ProcessState::secret));
+    let app = build_api(options, initial, secret)?.with_drain_signal(drain_signal.clone());
+    let app = Arc::new(app);
+    if let Some(process) = process {
+        app.envoy().restore(process);
+    }
+    if let Some(file) = &state_file {
+        app.metrics().expose_state_file(Arc::clone(file.status()));
+    }
     app.metrics().expose_dropped_log_lines(dropped_lines);
     let tls = TlsSetup::open(&options.tls)?;
     // Watches the policy file until this function returns.
     let _watch = app.envoy().reloader().map(watch_policy).transpose()?;
-    let mut resp = RespServer::new(MemoryStore::for_keys(options.capacity.keys)?)?;
+    let mut resp = RespServer::new(throttle)?;
     if let Some(fleet) = &fleet {
         app.join(fleet.shared.fleet());
         resp = resp.with_fleet(Arc::clone(fleet.shared.fleet()));
@@ -97,8 +114,18 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         admin: Arc::new(admin),
         fleet,
     };
+    let saver = match state_file {
+        None => None,
+        Some(file) => {
+            let (app, resp) = (Arc::clone(&transports.app), Arc::clone(&transports.resp));
+            let interval = options.state.state_interval;
+            Some(StateSaver::start(file, interval, app, resp)?)
+        }
+    };
     let serving = run(options, &tls, transports, admin_runtime.handle(), &draining);
     let served = runtime.block_on(serving);
+    // Nothing is decided any more, so this is exact.
+    saver.map(StateSaver::finish);
     // Without a timeout the end would wait for every blocking task, and a file system may never answer one.
     runtime.shutdown_timeout(BLOCKING_TASK_TIMEOUT);
     admin_runtime.shutdown_timeout(BLOCKING_TASK_TIMEOUT);
@@ -213,13 +240,13 @@ async fn run(
 /// The HTTP API with the policy of `--config`, or with the demonstration policy.
 fn build_api(
     options: &Options,
+    initial: InitialState<SystemClock>,
     secret: Option<Secret>,
 ) -> Result<HttpApi<SystemClock>, Box<dyn Error>> {
-    let (clock, keys) = (SystemClock::new(), options.capacity.keys);
     let secret = secret.unwrap_or_else(Secret::random);
     let app = match &options.config {
-        Some(path) => HttpApi::from_file(path, keys, clock, secret),
-        None => HttpApi::new_with_secret(&demo_policy()?, keys, clock, secret),
+        Some(path) => HttpApi::from_file_with_state(path, initial, secret),
+        None => HttpApi::with_state(&demo_policy()?, initial, secret),
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
         match error {

@@ -5,11 +5,13 @@
 mod capacity;
 mod fleet;
 mod secrets;
+mod state;
 mod tls;
 
 pub(crate) use capacity::{CapacityOptions, DrainOptions};
 pub(crate) use fleet::FleetOptions;
 pub(crate) use secrets::{SecretFiles, read_at_startup, read_secret, read_variable};
+pub(crate) use state::StateOptions;
 pub(crate) use tls::{TlsListener, TlsOptions};
 
 use std::path::PathBuf;
@@ -109,6 +111,8 @@ pub(crate) struct Options {
     pub(super) tls: TlsOptions,
     #[command(flatten)]
     pub(super) secrets: SecretFiles,
+    #[command(flatten)]
+    pub(super) state: StateOptions,
     #[command(flatten)]
     pub(super) drain: DrainOptions,
 }

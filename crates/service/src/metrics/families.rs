@@ -198,6 +198,12 @@ families! {
         "Denials not logged because of the log's rate limit";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
         "Log lines that were dropped because nobody read stderr fast enough";
+    STATE_SAVES Counter "tollgate_state_saves" ["outcome"]
+        "Saves of the state file (--state): saved, failed";
+    STATE_SAVED_AT Gauge "tollgate_state_saved_timestamp_seconds" []
+        "When the state file was last saved, in seconds since 1970";
+    STATE_DAMAGED Gauge "tollgate_state_damaged" []
+        "1 if the state file was damaged at the start, so that the process began without state";
     BUILD Info "tollgate_build" ["version"]
         "Version of the program";
     PROCESS_CPU Counter "process_cpu_seconds" []

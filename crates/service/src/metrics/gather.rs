@@ -71,6 +71,15 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     page.family(&families::LOGS_SUPPRESSED).add(&[], suppressed);
     page.family(&families::LOG_LINES_DROPPED)
         .add(&[], metrics.dropped_log_lines());
+    if let Some(state) = metrics.state_file() {
+        page.family(&families::STATE_SAVES)
+            .add(&["saved"], state.saves())
+            .add(&["failed"], state.failed_saves());
+        page.family(&families::STATE_SAVED_AT)
+            .add(&[], state.saved_at().as_nanos() / 1_000_000_000);
+        page.family(&families::STATE_DAMAGED)
+            .add(&[], state.was_damaged().into());
+    }
     page.family(&families::BUILD)
         .add(&[env!("CARGO_PKG_VERSION")], 1);
     write_process(&mut page, &ProcessStats::current());

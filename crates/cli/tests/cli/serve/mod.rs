@@ -4,6 +4,7 @@ mod invalid_settings;
 mod reload;
 mod responses;
 mod startup;
+mod state;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

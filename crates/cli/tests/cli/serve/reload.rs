@@ -17,7 +17,7 @@ fn make_fifo(path: &Path) {
 }
 
 /// The response to an operator's request.
-fn send(address: SocketAddr, method: &str, target: &str, body: &str) -> String {
+pub(super) fn send(address: SocketAddr, method: &str, target: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let head = format!("{method} {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
