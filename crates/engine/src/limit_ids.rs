@@ -106,7 +106,7 @@ impl LimitIdAllocator {
                 expires_at: assigned.expires_at.map(Timestamp::as_nanos),
             }));
         }
-        saved.sort_by(|one, other| one.id.cmp(&other.id));
+        saved.sort_by_key(|one| one.id);
         saved
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 /// A folder that is deleted on drop.
@@ -69,8 +69,8 @@ fn only_regular_files_are_read_and_no_open_waits() {
 #[test]
 fn work_that_hangs_leaves_one_thread_behind_and_further_work_is_refused() {
     let worker = FileWorker::with_deadline("read", Duration::from_millis(10));
-    let (release, hung) = channel::<()>();
-    let (ended, wait_for_end) = channel::<()>();
+    let (release, hung) = sync_channel::<()>(1);
+    let (ended, wait_for_end) = sync_channel::<()>(1);
     let error = worker
         .run(move || {
             hung.recv().ok();

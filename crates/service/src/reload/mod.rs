@@ -309,8 +309,8 @@ fn read_on(
 /// Warns about a reload after which most limits are gone: the file may be cut off, or another one.
 fn warn_if_most_are_gone(path: &Path, before: &[Box<str>], after: &[Box<str>]) {
     let after: HashSet<&str> = after.iter().map(|name| &**name).collect();
-    let is_gone = |name: &&Box<str>| !after.contains(&***name);
-    let removed = before.iter().filter(is_gone).count();
+    let before: Vec<&str> = before.iter().map(|name| &**name).collect();
+    let removed = before.iter().filter(|name| !after.contains(*name)).count();
     if removed.saturating_mul(2) > before.len() {
         tracing::warn!(
             path = %path.display(),

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher24;
 use tollgate_core::Timestamp;
 use tollgate_engine::control::{Attribution, OperatorState};
-use tollgate_engine::{LimitIdAllocator, SavedLimitId};
+use tollgate_engine::{LimitIdAllocator, SavedLimitId, SavedTicket};
 use tollgate_store::{Clock, MemoryStore, SnapshotError};
 
 use crate::error::InvalidService;
@@ -209,7 +209,7 @@ impl<C: Clock> RateLimitService<C> {
         let leases: std::collections::HashSet<_> = tickets
             .iter()
             .filter_map(|slot| slot.ticket.as_ref())
-            .flat_map(|ticket| ticket.leases())
+            .flat_map(SavedTicket::leases)
             .collect();
         self.engine()
             .store()

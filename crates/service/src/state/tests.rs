@@ -212,7 +212,7 @@ impl<F: FnOnce(&Process)> Write for Between<'_, F> {
 /// If a ticket was saved as open although its charge was refunded before the store was written, it would be refunded twice. If a
 /// ticket was issued after the store was written, its charge would not be in the saved state.
 #[test]
-fn a_ticket_issued_or_settled_while_saving_refunds_nothing_after_a_restart() {
+fn i02_a_ticket_issued_or_settled_while_saving_refunds_nothing_after_a_restart() {
     let text = limit("rate: 100/h\n    cost: 10");
     let before = Process::start(&text);
     let settled = before.issue("alice").unwrap();

@@ -251,7 +251,7 @@ fn a_restart_with_too_few_keys_admits_no_exhausted_key() {
 
 /// A machine without a battery starts with an earlier time. Nothing is admitted twice, and nobody waits longer than two windows.
 #[test]
-fn a_restart_on_a_clock_that_went_back_neither_mints_nor_locks_out() {
+fn i08_a_restart_on_a_clock_that_went_back_neither_mints_nor_locks_out() {
     for algorithm in 0..ALGORITHMS.len() {
         let mut random = Random(7);
         let limit = numbered_limit(1, variants(algorithm, &mut random)[0]);

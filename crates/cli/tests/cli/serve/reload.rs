@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -70,7 +70,7 @@ fn a_fifo_as_policy_is_refused_at_startup() {
     std::fs::remove_file(&file.0).unwrap();
     make_fifo(&file.0);
     let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--config"]);
-    let (send, ended) = channel();
+    let (send, ended) = sync_channel(1);
     command.arg(&file.0);
     thread::spawn(move || send.send(command.output().unwrap()).unwrap());
     let output = ended.recv_timeout(DEADLINE).expect("it must not wait");
@@ -85,7 +85,7 @@ fn a_fifo_as_policy_is_refused_at_startup() {
 /// The policy's path became a FIFO. Its open waited for a writer under the lock of the reload status: metrics, the kill switch and
 /// admin health waited for that lock, and SIGTERM for the thread.
 #[test]
-fn a_policy_that_becomes_a_fifo_stops_nothing() {
+fn s40_a_policy_that_becomes_a_fifo_stops_nothing() {
     let file = PolicyFile::new("fifo-running", &policy("1/h"));
     let mut command = tollgate(&["serve", "--listen=127.0.0.1:0"]);
     command.env("TOLLGATE_LISTEN_ADMIN", "127.0.0.1:0");

@@ -1,7 +1,7 @@
 //! Files that are still being written, and reads that never end.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::reload::{Fingerprint, ReloadOutcome, Reloadable, Reloader, Sources, W
 /// A deployment tool wrote a policy of 41 limits in steps with pauses of 0.4 s. After the first step the file was a valid policy of
 /// one limit, and the server took it: for as long as the tool wrote, 40 limits were gone.
 #[test]
-fn a_file_that_is_written_in_steps_never_takes_effect_half() {
+fn i09_a_file_that_is_written_in_steps_never_takes_effect_half() {
     let WatchTiming { settle, .. } = WatchTiming::default();
     let dir = Dir::new("steps");
     dir.write("policy.yaml", &policy(5));
@@ -123,12 +123,12 @@ impl Reloadable for HungEngine {
 /// A policy on a mount that hung held the lock of the status for ever. Metrics, health, the kill switch and the end of the process
 /// waited for that lock.
 #[test]
-fn while_a_read_hangs_the_status_answers_and_further_reloads_say_so() {
+fn s40_while_a_read_hangs_the_status_answers_and_further_reloads_say_so() {
     let mut reloader =
         Reloader::open(Path::new("policy.yaml"), [7; 16], |()| Ok(HungEngine)).unwrap();
     reloader.worker = FileWorker::with_deadline("read", Duration::from_millis(50));
     let reloader = Arc::new(reloader);
-    let (release, hung): (Sender<()>, _) = channel();
+    let (release, hung): (SyncSender<()>, _) = sync_channel(1);
     *HUNG.lock().unwrap() = Some(hung);
     let reload = Arc::clone(&reloader);
     let reloading = thread::spawn(move || reload.reload_now());
