@@ -26,13 +26,13 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tollgate_server::admin::AdminApi;
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
-use tollgate_server::listen::{DrainOutcome, ListenerLimits, ShutdownTrigger};
+use tollgate_server::listen::{DrainOutcome, ListenerLimits, ShutdownSignal, ShutdownTrigger};
 use tollgate_server::resp::{self, RespLimits, RespServer};
 use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_service::reload::{FileWatcher, ReloadHandle, WatchTiming};
-use tollgate_service::state::{InitialState, ProcessState};
+use tollgate_service::state::{InitialState, ProcessState, StateFile};
 use tollgate_service::{InvalidService, RateLimitService, Secret, demo_policy};
-use tollgate_store::SystemClock;
+use tollgate_store::{MemoryStore, SystemClock};
 
 use bound_listeners::BoundListeners;
 use drain::drain;
@@ -59,21 +59,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let (runtime, admin_runtime) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
     let fleet = fleet::connect(options, secret, &runtime)?;
-    let StateSetup {
-        file: state_file,
-        initial,
-        throttle,
-        process,
-    } = StateSetup::load(options)?;
-    let secret = secret.or(process.as_ref().map(ProcessState::secret));
-    let app = build_api(options, initial, secret)?.with_drain_signal(drain_signal.clone());
-    let app = Arc::new(app);
-    if let Some(process) = process {
-        app.envoy().restore(process);
-    }
-    if let Some(file) = &state_file {
-        app.metrics().expose_state_file(Arc::clone(file.status()));
-    }
+    let (app, throttle, state_file) = restore_api(options, secret, &drain_signal)?;
     app.metrics().expose_dropped_log_lines(dropped_lines);
     let tls = TlsSetup::open(&options.tls)?;
     // Watches the policy file until this function returns.
@@ -114,18 +100,17 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         admin: Arc::new(admin),
         fleet,
     };
-    let saver = match state_file {
-        None => None,
-        Some(file) => {
-            let (app, resp) = (Arc::clone(&transports.app), Arc::clone(&transports.resp));
-            let interval = options.state.state_interval;
-            Some(StateSaver::start(file, interval, app, resp)?)
-        }
-    };
+    let saver = state_file.map(|file| {
+        let (app, resp) = (Arc::clone(&transports.app), Arc::clone(&transports.resp));
+        StateSaver::start(file, options.state.state_interval, app, resp)
+    });
+    let saver = saver.transpose()?;
     let serving = run(options, &tls, transports, admin_runtime.handle(), &draining);
     let served = runtime.block_on(serving);
     // Nothing is decided any more, so this is exact.
-    saver.map(StateSaver::finish);
+    if let Some(saver) = saver {
+        saver.finish();
+    }
     // Without a timeout the end would wait for every blocking task, and a file system may never answer one.
     runtime.shutdown_timeout(BLOCKING_TASK_TIMEOUT);
     admin_runtime.shutdown_timeout(BLOCKING_TASK_TIMEOUT);
@@ -236,6 +221,35 @@ async fn run(
     log_shutdown_totals(&app, &resp, counters, cut);
     Ok(())
 }
+
+/// The HTTP API and the store of the throttle commands, with the state of the process before, and the state file.
+fn restore_api(
+    options: &Options,
+    secret: Option<Secret>,
+    drain_signal: &ShutdownSignal,
+) -> Result<RestoredApi, Box<dyn Error>> {
+    let StateSetup {
+        file,
+        initial,
+        throttle,
+        process,
+    } = StateSetup::load(options)?;
+    let secret = secret.or(process.as_ref().map(ProcessState::secret));
+    let app = build_api(options, initial, secret)?.with_drain_signal(drain_signal.clone());
+    if let Some(process) = process {
+        app.envoy().restore(process);
+    }
+    if let Some(file) = &file {
+        app.metrics().expose_state_file(Arc::clone(file.status()));
+    }
+    Ok((Arc::new(app), throttle, file))
+}
+
+type RestoredApi = (
+    Arc<HttpApi<SystemClock>>,
+    MemoryStore<SystemClock>,
+    Option<Arc<StateFile>>,
+);
 
 /// The HTTP API with the policy of `--config`, or with the demonstration policy.
 fn build_api(

@@ -314,7 +314,7 @@ fn a_state_file_has_one_process_and_at_most_ten_damaged_ones_are_kept() {
     let file = StateFile::open(&folder.file()).unwrap();
     let second = StateFile::open(&folder.file()).unwrap_err().to_string();
     assert!(second.contains("another process uses the state file"));
-    let load = || file.load(|input| read_process_state(input));
+    let load = || file.load(read_process_state);
     assert!(matches!(load(), LoadOutcome::Missing));
     for n in 0..15 {
         fs::write(folder.file(), n.to_string()).unwrap();
