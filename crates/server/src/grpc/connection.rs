@@ -17,7 +17,7 @@ use super::keep_alive::KeepAlive;
 use super::limits::GrpcLimits;
 use super::methods::GrpcHandler;
 use super::streams;
-use crate::listen::{ShutdownSignal, confirmed_timeout};
+use crate::listen::{ConnectionProgress, ShutdownSignal, confirmed_timeout};
 
 /// Bytes of requests that a connection may have sent without being answered. Two of the longest messages fit.
 const CONNECTION_WINDOW: u32 = 262_144;
@@ -35,6 +35,7 @@ pub(super) async fn serve_connection<T, S>(
     io: T,
     service: Arc<S>,
     limits: GrpcLimits,
+    progress: ConnectionProgress,
     stopping: ShutdownSignal,
 ) where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -56,6 +57,7 @@ pub(super) async fn serve_connection<T, S>(
         streams: JoinSet::new(),
         service,
         limits,
+        progress,
         stopping,
         is_stopping: false,
     };
@@ -87,6 +89,7 @@ struct GrpcConnection<T, S> {
     streams: JoinSet<()>,
     service: Arc<S>,
     limits: GrpcLimits,
+    progress: ConnectionProgress,
     stopping: ShutdownSignal,
     is_stopping: bool,
 }
@@ -107,6 +110,7 @@ where
         loop {
             match self.http2.poll_accept(context) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
+                    self.progress.mark_established();
                     if let Some(call) = Call::begin(request, respond, &self.limits) {
                         self.start_call(call, context);
                     }

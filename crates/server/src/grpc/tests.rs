@@ -17,7 +17,7 @@ use super::frame::encode_frame;
 use super::limits::GrpcLimits;
 use super::methods::{GrpcHandler, GrpcMethod, GrpcReply};
 use super::status::{GrpcCode, GrpcStatus};
-use crate::listen::ShutdownTrigger;
+use crate::listen::{ConnectionProgress, ShutdownTrigger};
 
 const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -56,6 +56,7 @@ fn connect_raw() -> RawConnection {
         server,
         Arc::new(Echo),
         GrpcLimits::default(),
+        ConnectionProgress::default(),
         stopping,
     ));
     RawConnection {

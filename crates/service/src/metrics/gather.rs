@@ -185,12 +185,16 @@ fn write_saturation(page: &mut MetricsPage, saturation: &Saturation) {
 }
 
 fn write_listeners(page: &mut MetricsPage, listeners: Listeners<'_>) {
-    let families: [(MetricFamily, Getter<ListenerCounts>); 6] = [
+    let families: [(MetricFamily, Getter<ListenerCounts>); 8] = [
         (families::CONNECTIONS, |counts| counts.open),
         (families::CONNECTIONS_ACCEPTED, |counts| counts.accepted),
         (families::CONNECTIONS_REFUSED, |counts| {
             counts.refused_connections
         }),
+        (families::CONNECTIONS_EVICTED, |counts| {
+            counts.evicted_connections
+        }),
+        (families::AUTH_FAILURES, |counts| counts.auth_failures),
         (families::ACCEPT_ERRORS, |counts| counts.accept_errors),
         (families::FAILED_HANDSHAKES, |counts| {
             counts.failed_handshakes
