@@ -8,6 +8,7 @@
 )]
 #![cfg(unix)]
 
+mod alerts;
 mod all_commands;
 mod check;
 mod documentation;

@@ -22,7 +22,8 @@ fn serving(arguments: &[&str]) -> (ServerProcess, SocketAddr) {
     started(command)
 }
 
-fn started(command: Command) -> (ServerProcess, SocketAddr) {
+/// Starts a server, and returns it with the address of its admin listener.
+pub(crate) fn started(command: Command) -> (ServerProcess, SocketAddr) {
     let served = ServerProcess::start(command);
     let (_, address) = served
         .printed
@@ -48,7 +49,7 @@ fn ask(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-fn get(address: SocketAddr, path: &str) -> (u16, String) {
+pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     ask(address, &format!("GET {path} HTTP/1.1\r\n"), "")
 }
 
