@@ -51,6 +51,11 @@ pub(crate) const REQUIRED_PROGRAMS: &[RequiredProgram] = &[
         why: "tests the alert rules, and scrapes a real server",
     },
     RequiredProgram {
+        program: "node",
+        debian_package: "nodejs",
+        why: "runs the example of a client, which wants version 18 or newer",
+    },
+    RequiredProgram {
         program: "pip3",
         debian_package: "python3-pip",
         why: "brings the servers that no distribution has; see peers.rs",

@@ -34,7 +34,7 @@ pub(crate) fn started(command: Command) -> (ServerProcess, SocketAddr) {
 }
 
 /// Sends a request. Returns the status and the body of the response.
-fn ask(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
+pub(crate) fn ask(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let length = body.len();
