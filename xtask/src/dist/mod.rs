@@ -220,5 +220,12 @@ mod tests {
             .filter_map(|line| line.strip_prefix(&staged)?.split(' ').next())
             .collect();
         assert_eq!(copied, [staging::PROGRAM, staging::DOCUMENTS]);
+        // And what dist stages is there while the image is built.
+        let ignored = std::fs::read_to_string(root.join(".dockerignore")).unwrap();
+        for (source, _) in staging::FILES {
+            assert!(root.join(source).is_file(), "{source}");
+            let is_ignored = ignored.lines().any(|entry| source.starts_with(entry));
+            assert!(!is_ignored, "{source}");
+        }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) const DOCUMENTS: &str = "share/doc/tollgate";
 const MANUAL: &str = "share/man/man1";
 
 /// Files of the repository, and where each goes.
-const FILES: &[(&str, &str)] = &[
+pub(crate) const FILES: &[(&str, &str)] = &[
     ("packaging/NOTICE", "share/doc/tollgate/NOTICE"),
     (
         "packaging/systemd/tollgate.service",
