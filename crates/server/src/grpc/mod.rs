@@ -6,6 +6,7 @@
 mod call;
 mod connection;
 mod frame;
+mod gathered_stream;
 mod health;
 mod keep_alive;
 mod limits;
