@@ -9,10 +9,11 @@ use tollgate_policy::rules::{
     KeyOutcome, MAX_METERS, MatchedRules, Meter, MeterRef, MeterRole, Rule, SelectedQuota,
 };
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{IdentifiedLimit, Op};
+use tollgate_store::{IdentifiedLimit, LimitId, Op};
 
-use super::{Plan, PlannedCheck, QuotaRef};
+use super::{KeyRef, Plan, PlannedCheck, QuotaRef};
 use crate::check_options::{CheckMode, CheckOptions};
+use crate::effective_mode::is_enforced;
 use crate::generation::{Generation, LimitEntry, MeterState};
 use crate::lease_ids::LeaseIdGenerator;
 use crate::override_snapshot::{OverrideExpiry, OverrideSnapshot};
@@ -71,7 +72,7 @@ impl Plan {
         let Some((rule, entry)) = context.generation.rule(index) else {
             return AddedRule::Planned;
         };
-        let before = self.planned.len();
+        let before = (self.planned.len(), self.shadow_charges.len());
         let fixed = context.options.cost.or(rule.cost.fixed());
         let cost =
             fixed.unwrap_or_else(|| rule.cost.request_cost(context.request, context.route()));
@@ -90,7 +91,8 @@ impl Plan {
             }
             let added = self.add_meter(&mut planner, position, meter, state);
             if !matches!(added, AddedRule::Planned) {
-                self.planned.truncate(before);
+                self.planned.truncate(before.0);
+                self.shadow_charges.truncate(before.1);
                 return added;
             }
         }
@@ -153,7 +155,13 @@ impl Plan {
                 }
             }
         };
-        let op = planner.op(meter, state, cost);
+        let is_shadow = planner.enforcement == EnforcementMode::Shadow;
+        let is_guest = is_shadow && self.is_guest(context, state);
+        if is_shadow && !is_guest && !state.sharers.is_empty() && self.is_shadow_charge(state, key)
+        {
+            return AddedRule::Planned;
+        }
+        let op = planner.op(meter, state, cost, is_guest);
         let planned = PlannedCheck {
             rule: planner.index,
             meter: position,
@@ -164,7 +172,7 @@ impl Plan {
             key,
             slot_key: self.make_slot_key(context, meter_ref, state),
         };
-        if state.is_shared && self.merge_shared(context.generation, state, &planned) {
+        if !state.sharers.is_empty() && self.merge_shared(context.generation, state, &planned) {
             return AddedRule::Planned;
         }
         if self.planned.len() >= MAX_CHECKS {
@@ -211,6 +219,25 @@ impl Plan {
                 Some(QuotaRef::Computed(index))
             }
         }
+    }
+
+    /// Whether an enforced limit shares the state. Then a shadow limit must not charge it.
+    pub(super) fn is_guest(&mut self, context: &PlanContext<'_>, state: &MeterState) -> bool {
+        let mut sharers = state.sharers.iter();
+        sharers.any(|sharer| is_enforced(context, *sharer, self))
+    }
+
+    /// Whether another shadow limit of this request has charged the state; otherwise this one does. Shadow limits are decided one after
+    /// the other, and a request is charged once, as by enforced limits.
+    fn is_shadow_charge(&mut self, state: &MeterState, key: KeyRef) -> bool {
+        let bytes = self.keys.bytes(key);
+        let is_same =
+            |(id, other): &(LimitId, KeyRef)| *id == state.id && self.keys.bytes(*other) == bytes;
+        let is_known = self.shadow_charges.iter().any(is_same);
+        if !is_known {
+            self.shadow_charges.push((state.id, key));
+        }
+        is_known
     }
 
     /// Merges a check with one of another rule that shares its state. The state is charged once, at the higher cost,
@@ -266,9 +293,7 @@ impl RulePlanner<'_> {
     }
 
     /// The operation of a meter's check.
-    fn op(&self, meter: &Meter, state: &MeterState, cost: u64) -> Op {
-        // A shadow limit must not charge a state that it shares with an enforced limit.
-        let is_guest = state.is_shared && self.enforcement == EnforcementMode::Shadow;
+    fn op(&self, meter: &Meter, state: &MeterState, cost: u64, is_guest: bool) -> Op {
         let is_peek = self.context.options.mode == CheckMode::Peek || is_guest;
         match meter.role {
             _ if self.context.options.mode == CheckMode::Refund && !is_guest => Op::Credit(cost),

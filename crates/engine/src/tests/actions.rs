@@ -162,6 +162,34 @@ fn a_limit_in_shadow_charges_nothing_to_a_bucket_that_an_enforced_one_shares() {
     assert_eq!(engine.peek(&alice).limits()[0].status.remaining, 9);
 }
 
+/// nginx' dry-run test, with two locations of one zone: 100 requests against a burst of 5 would deny 95. Ours charged nothing to a
+/// shared bucket in shadow, so it would deny none.
+#[test]
+fn limits_in_shadow_charge_their_shared_bucket_unless_one_is_enforced() {
+    let with = |name: &str, mode| {
+        let mut rule = minute(5);
+        rule.name = Box::<str>::from(name).into();
+        rule.bucket = Some(Box::<str>::from("zone").into());
+        rule.mode = mode;
+        rule
+    };
+    let alice = TestCaller::named("alice");
+    // Both match every request: it is charged once, and the first limit reports it.
+    let (both, _clock) = engine(vec![
+        with("send", Mode::Shadow),
+        with("edit", Mode::Shadow),
+        with("off", Mode::Off),
+    ]);
+    for _ in 0..100 {
+        assert!(both.decide(&alice).is_admitted());
+    }
+    assert_eq!(both.totals("send").unwrap().would_deny, 95);
+    assert_eq!(both.totals("edit").unwrap().would_deny, 0);
+    // A peek finds the bucket empty and changes nothing.
+    both.peek(&alice);
+    assert_eq!(both.totals("send").unwrap().would_deny, 95);
+}
+
 #[test]
 fn the_callers_cost_overrides_the_policys() {
     let (engine, _clock) = engine(vec![minute(10)]);
