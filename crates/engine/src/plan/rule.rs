@@ -110,10 +110,7 @@ impl Plan {
         if context.options.mode == CheckMode::Refund && !planner.is_refundable(meter, state) {
             return AddedRule::Planned;
         }
-        let meter_ref = MeterRef {
-            rule: planner.index,
-            meter: position,
-        };
+        let meter_ref = planner.meter_ref(position);
         let key = match self.make_key(context, meter_ref, state) {
             (KeyOutcome::Complete, key) => key,
             (KeyOutcome::Skip, _) => return AddedRule::Planned,
@@ -155,13 +152,11 @@ impl Plan {
                 }
             }
         };
-        let is_shadow = planner.enforcement == EnforcementMode::Shadow;
-        let is_guest = is_shadow && self.is_guest(context, state);
-        if is_shadow && !is_guest && !state.sharers.is_empty() && self.is_shadow_charge(state, key)
-        {
+        let shadow_use = self.shadow_use(planner, state, key);
+        if shadow_use == ShadowUse::AlreadyCharged {
             return AddedRule::Planned;
         }
-        let op = planner.op(meter, state, cost, is_guest);
+        let op = planner.op(meter, state, cost, shadow_use == ShadowUse::Guest);
         let planned = PlannedCheck {
             rule: planner.index,
             meter: position,
@@ -227,17 +222,28 @@ impl Plan {
         sharers.any(|sharer| is_enforced(context, *sharer, self))
     }
 
-    /// Whether another shadow limit of this request has charged the state; otherwise this one does. Shadow limits are decided one after
-    /// the other, and a request is charged once, as by enforced limits.
-    fn is_shadow_charge(&mut self, state: &MeterState, key: KeyRef) -> bool {
+    /// How a shadow limit uses its state. Shadow limits are decided one after the other, and a request is charged once, as by
+    /// enforced limits.
+    fn shadow_use(
+        &mut self,
+        planner: &RulePlanner<'_>,
+        state: &MeterState,
+        key: KeyRef,
+    ) -> ShadowUse {
+        if state.sharers.is_empty() || planner.enforcement != EnforcementMode::Shadow {
+            return ShadowUse::Charges;
+        }
+        if self.is_guest(planner.context, state) {
+            return ShadowUse::Guest;
+        }
         let bytes = self.keys.bytes(key);
         let is_same =
             |(id, other): &(LimitId, KeyRef)| *id == state.id && self.keys.bytes(*other) == bytes;
-        let is_known = self.shadow_charges.iter().any(is_same);
-        if !is_known {
-            self.shadow_charges.push((state.id, key));
+        if self.shadow_charges.iter().any(is_same) {
+            return ShadowUse::AlreadyCharged;
         }
-        is_known
+        self.shadow_charges.push((state.id, key));
+        ShadowUse::Charges
     }
 
     /// Merges a check with one of another rule that shares its state. The state is charged once, at the higher cost,
@@ -267,6 +273,17 @@ impl Plan {
     }
 }
 
+/// How a shadow limit uses the state of a meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ShadowUse {
+    /// It charges it.
+    Charges,
+    /// An enforced limit shares it, so it only looks.
+    Guest,
+    /// Another shadow limit of this request has charged it, and reports it.
+    AlreadyCharged,
+}
+
 /// A rule while it is planned.
 struct RulePlanner<'a> {
     context: &'a PlanContext<'a>,
@@ -279,6 +296,13 @@ struct RulePlanner<'a> {
 }
 
 impl RulePlanner<'_> {
+    const fn meter_ref(&self, position: usize) -> MeterRef {
+        MeterRef {
+            rule: self.index,
+            meter: position,
+        }
+    }
+
     /// The policy's quota for this request under a meter.
     fn policy_quota(&mut self, meter: &Meter, key: &[u8]) -> SelectedQuota {
         let (request, route) = (self.context.request, self.context.route());
