@@ -210,7 +210,10 @@ fn build_api(
     let (clock, keys) = (SystemClock::new(), options.capacity.keys);
     let secret = secret.unwrap_or_else(Secret::random);
     let app = match &options.config {
-        Some(path) => HttpApi::from_file(path, keys, clock, secret),
+        Some(path) => {
+            let envoy = options.envoy.to_envoy_options();
+            HttpApi::from_file_with(path, keys, clock, secret, envoy)
+        }
         None => HttpApi::new_with_secret(&demo_policy()?, keys, clock, secret),
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
@@ -219,6 +222,14 @@ fn build_api(
             other => other.into(),
         }
     })?;
+    if let Some(flag) = options.envoy.first_given()
+        && !app.envoy().is_by_files()
+    {
+        return Err(format!(
+            "{flag}: it is only for files of envoyproxy/ratelimit, and --config names none"
+        )
+        .into());
+    }
     let app = app
         .with_dialects(options.headers)
         .with_max_waiting(options.capacity.max_waiting)

@@ -3,11 +3,13 @@
 //! Must not know: what the settings do.
 
 mod capacity;
+mod envoy;
 mod fleet;
 mod secrets;
 mod tls;
 
 pub(crate) use capacity::{CapacityOptions, DrainOptions};
+pub(crate) use envoy::EnvoyFileOptions;
 pub(crate) use fleet::FleetOptions;
 pub(crate) use secrets::{SecretFiles, read_secret, read_variable};
 pub(crate) use tls::{TlsListener, TlsOptions};
@@ -35,6 +37,8 @@ pub(crate) struct Options {
         env = "TOLLGATE_CONFIG"
     )]
     pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) envoy: EnvoyFileOptions,
     /// Address of the HTTP listener: IP and port (port 0 chooses a free port), `unix:` and a path, or `off`
     #[arg(
         long,

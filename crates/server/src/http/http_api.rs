@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use tollgate_core::Nanos;
 use tollgate_engine::Engine;
-use tollgate_envoy::EnvoyService;
 use tollgate_envoy::config::EnvoyPolicy;
 use tollgate_envoy::engine::is_envoy_config_path;
 use tollgate_envoy::rlqs::QuotaBounds;
+use tollgate_envoy::{EnvoyOptions, EnvoyService};
 use tollgate_fleet::Fleet;
 use tollgate_http::{Dialects, TrustedProxies};
 use tollgate_policy::model::Policy;
@@ -71,6 +71,19 @@ impl<C: Clock> HttpApi<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
+        Self::from_file_with(path, keys, clock, secret, EnvoyOptions::default())
+    }
+
+    /// The same with options for envoyproxy/ratelimit configuration. A policy file ignores them.
+    ///
+    /// As [`Self::from_file`].
+    pub fn from_file_with(
+        path: &Path,
+        keys: usize,
+        clock: C,
+        secret: Secret,
+        options: EnvoyOptions,
+    ) -> Result<Self, InvalidService> {
         if !is_envoy_config_path(path) {
             let service = RateLimitService::from_file(path, keys, clock, secret)?;
             return Self::from_service(service);
@@ -79,6 +92,7 @@ impl<C: Clock> HttpApi<C> {
         Ok(Self::from_envoy_service(EnvoyService::from_path(
             Arc::new(service),
             path,
+            options,
         )?))
     }
 
