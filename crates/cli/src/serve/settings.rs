@@ -37,8 +37,6 @@ pub(crate) struct Options {
         env = "TOLLGATE_CONFIG"
     )]
     pub(super) config: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) envoy: EnvoyFileOptions,
     /// Address of the HTTP listener: IP and port (port 0 chooses a free port), `unix:` and a path, or `off`
     #[arg(
         long,
@@ -115,6 +113,8 @@ pub(crate) struct Options {
     pub(super) secrets: SecretFiles,
     #[command(flatten)]
     pub(super) drain: DrainOptions,
+    #[command(flatten)]
+    pub(super) envoy: EnvoyFileOptions,
 }
 
 /// The variable of `--headers`.
