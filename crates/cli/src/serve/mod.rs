@@ -259,7 +259,10 @@ fn build_api(
 ) -> Result<HttpApi<SystemClock>, Box<dyn Error>> {
     let secret = secret.unwrap_or_else(Secret::random);
     let app = match &options.config {
-        Some(path) => HttpApi::from_file_with_state(path, initial, secret),
+        Some(path) => {
+            let envoy = options.envoy.to_envoy_options();
+            HttpApi::from_file_with_state(path, initial, secret, envoy)
+        }
         None => HttpApi::with_state(&demo_policy()?, initial, secret),
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
@@ -268,6 +271,14 @@ fn build_api(
             other => other.into(),
         }
     })?;
+    if let Some(flag) = options.envoy.first_given()
+        && !app.envoy().is_by_files()
+    {
+        return Err(format!(
+            "{flag}: it is only for files of envoyproxy/ratelimit, and --config names none"
+        )
+        .into());
+    }
     let app = app
         .with_dialects(options.headers)
         .with_max_waiting(options.capacity.max_waiting)

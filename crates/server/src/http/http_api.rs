@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use tollgate_core::Nanos;
 use tollgate_engine::Engine;
-use tollgate_envoy::EnvoyService;
 use tollgate_envoy::config::EnvoyPolicy;
 use tollgate_envoy::engine::is_envoy_config_path;
 use tollgate_envoy::rlqs::QuotaBounds;
+use tollgate_envoy::{EnvoyOptions, EnvoyService};
 use tollgate_files::FileWorker;
 use tollgate_fleet::Fleet;
 use tollgate_http::{Dialects, TrustedProxies};
@@ -83,16 +83,19 @@ impl<C: Clock> HttpApi<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        Self::from_file_with_state(path, InitialState::empty(keys, clock)?, secret)
+        let options = EnvoyOptions::default();
+        Self::from_file_with_state(path, InitialState::empty(keys, clock)?, secret, options)
     }
 
-    /// Like [`from_file`](Self::from_file), with the state of an earlier process.
+    /// Like [`from_file`](Self::from_file), with the state of an earlier process, and with options for envoyproxy/ratelimit
+    /// configuration. A policy file ignores the options.
     ///
     /// All errors of the file.
     pub fn from_file_with_state(
         path: &Path,
         state: InitialState<C>,
         secret: Secret,
+        options: EnvoyOptions,
     ) -> Result<Self, InvalidService> {
         let asked = path.to_owned();
         let kind = FileWorker::new("read").run(move || is_envoy_config_path(&asked));
@@ -105,6 +108,7 @@ impl<C: Clock> HttpApi<C> {
         Ok(Self::from_envoy_service(EnvoyService::from_path(
             Arc::new(service),
             path,
+            options,
         )?))
     }
 
