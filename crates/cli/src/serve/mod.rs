@@ -24,7 +24,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tollgate_server::admin::AdminApi;
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
-use tollgate_server::listen::{DrainOutcome, ListenerLimits, ShutdownTrigger};
+use tollgate_server::listen::{BufferBudget, DrainOutcome, ListenerLimits, ShutdownTrigger};
 use tollgate_server::resp::{self, RespLimits, RespServer};
 use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_service::reload::{FileWatcher, ReloadHandle, WatchTiming};
@@ -52,12 +52,15 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let (runtime, admin_runtime) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
     let fleet = fleet::connect(options, secret, &runtime)?;
-    let app = Arc::new(build_api(options, secret)?.with_drain_signal(drain_signal.clone()));
+    let buffers = Arc::new(BufferBudget::new(options.capacity.max_buffered_bytes));
+    let app = build_api(options, secret)?.with_buffers(Arc::clone(&buffers));
+    let app = Arc::new(app.with_drain_signal(drain_signal.clone()));
     app.metrics().expose_dropped_log_lines(dropped_lines);
     let tls = TlsSetup::open(&options.tls)?;
     // Watches the policy file until this function returns.
     let _watch = app.envoy().reloader().map(watch_policy).transpose()?;
-    let mut resp = RespServer::new(MemoryStore::for_keys(options.capacity.keys)?)?;
+    let mut resp = RespServer::new(MemoryStore::for_keys(options.capacity.keys)?)?
+        .with_buffers(Arc::clone(&buffers));
     if let Some(fleet) = &fleet {
         app.join(fleet.shared.fleet());
         resp = resp.with_fleet(Arc::clone(fleet.shared.fleet()));
@@ -79,7 +82,9 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(fleet) = &fleet {
         admin = admin.with_fleet(Arc::clone(&fleet.membership));
     }
-    let grpc = GrpcServer::new(Arc::clone(app.envoy())).with_drain_signal(drain_signal.clone());
+    let grpc = GrpcServer::new(Arc::clone(app.envoy()))
+        .with_buffers(buffers)
+        .with_drain_signal(drain_signal.clone());
     let grpc = Arc::new(grpc);
     let admin = admin
         .with_resp(Arc::clone(&resp))

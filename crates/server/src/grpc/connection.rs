@@ -8,15 +8,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use h2::Reason;
 use h2::server::{Builder, Connection as Http2};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 use super::call::{Call, CallProgress, finish_call};
+use super::call_buffers::ConnectionBuffers;
+use super::frame_guard::{FloodSignal, FrameGuard};
 use super::keep_alive::KeepAlive;
 use super::limits::GrpcLimits;
 use super::methods::GrpcHandler;
 use super::streams;
+use crate::listen::counters::increment;
 use crate::listen::{ShutdownSignal, confirmed_timeout};
 
 /// Bytes of requests that a connection may have sent without being answered. Two of the longest messages fit.
@@ -34,13 +38,15 @@ const MAX_STREAMING_CALLS: usize = 16;
 pub(super) async fn serve_connection<T, S>(
     io: T,
     service: Arc<S>,
+    buffers: Arc<ConnectionBuffers>,
     limits: GrpcLimits,
     stopping: ShutdownSignal,
 ) where
     T: AsyncRead + AsyncWrite + Unpin,
     S: GrpcHandler,
 {
-    let handshake = http2_builder(&limits).handshake(io);
+    let flood = FloodSignal::default();
+    let handshake = http2_builder(&limits).handshake(FrameGuard::new(io, flood.clone()));
     let Ok(Ok(mut http2)) = confirmed_timeout(limits.preface_timeout, handshake).await else {
         tracing::debug!("HTTP/2 handshake failed");
         return;
@@ -55,9 +61,12 @@ pub(super) async fn serve_connection<T, S>(
         unfinished: JoinSet::new(),
         streams: JoinSet::new(),
         service,
+        flood,
+        buffers,
         limits,
         stopping,
         is_stopping: false,
+        is_cut: false,
     };
     poll_fn(|context| connection.poll(context, stop.as_mut())).await;
 }
@@ -80,15 +89,19 @@ fn http2_builder(limits: &GrpcLimits) -> Builder {
 }
 
 struct GrpcConnection<T, S> {
-    http2: Http2<T, Bytes>,
+    http2: Http2<FrameGuard<T>, Bytes>,
     keep_alive: Option<KeepAlive>,
     /// Calls that could not be answered immediately, bounded by the concurrent streams of the connection, and streaming calls.
     unfinished: JoinSet<()>,
     streams: JoinSet<()>,
     service: Arc<S>,
+    flood: FloodSignal,
+    buffers: Arc<ConnectionBuffers>,
     limits: GrpcLimits,
     stopping: ShutdownSignal,
     is_stopping: bool,
+    /// Whether it is being closed because of a flood.
+    is_cut: bool,
 }
 
 impl<T, S> GrpcConnection<T, S>
@@ -107,7 +120,7 @@ where
         loop {
             match self.http2.poll_accept(context) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
-                    if let Some(call) = Call::begin(request, respond, &self.limits) {
+                    if let Some(call) = Call::begin(request, respond, &self.limits, &self.buffers) {
                         self.start_call(call, context);
                     }
                 }
@@ -117,6 +130,7 @@ where
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
+                Poll::Pending if self.flood.is_set() && !self.is_cut => self.cut(),
                 Poll::Pending => break,
             }
         }
@@ -124,6 +138,15 @@ where
             Some(keep_alive) => keep_alive.poll(context, &self.limits),
             None => Poll::Pending,
         }
+    }
+
+    /// Closes the connection because the client floods it with frames.
+    #[cold]
+    fn cut(&mut self) {
+        self.is_cut = true;
+        increment(&self.buffers.counters().floods);
+        tracing::debug!("connection closed: too many HTTP/2 frames that ask for nothing");
+        self.http2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
     }
 
     fn start_call(&mut self, call: Call, context: &mut Context<'_>) {

@@ -13,6 +13,8 @@ pub struct ListenerCounters {
     pub(crate) accept_errors: AtomicU64,
     pub(crate) refused_connections: AtomicU64,
     pub(crate) failed_handshakes: AtomicU64,
+    pub(crate) refused_buffers: AtomicU64,
+    pub(crate) floods: AtomicU64,
     pub(crate) panics: AtomicU64,
 }
 
@@ -61,6 +63,18 @@ impl ListenerCounters {
         self.failed_handshakes.load(Ordering::Relaxed)
     }
 
+    /// Requests refused and connections closed because the [`BufferBudget`](super::BufferBudget) had no room.
+    #[must_use]
+    pub fn refused_buffers(&self) -> u64 {
+        self.refused_buffers.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed because they sent too many HTTP/2 frames that ask for nothing.
+    #[must_use]
+    pub fn floods(&self) -> u64 {
+        self.floods.load(Ordering::Relaxed)
+    }
+
     /// A snapshot of all counters.
     #[must_use]
     pub fn counts(&self) -> ListenerCounts {
@@ -70,6 +84,8 @@ impl ListenerCounters {
             refused_connections: self.refused_connections(),
             accept_errors: self.accept_errors(),
             failed_handshakes: self.failed_handshakes(),
+            refused_buffers: self.refused_buffers(),
+            floods: self.floods(),
             panics: self.panics(),
             waiting: self.waiting(),
         }

@@ -3,6 +3,7 @@
 //! A protocol implements [`ConnectionHandler`]. Must not know: any protocol.
 
 mod accept;
+mod buffer_budget;
 pub(crate) mod counters;
 mod listen_address;
 mod listener;
@@ -16,10 +17,12 @@ mod tls;
 mod unix;
 
 pub use accept::{ConnectionHandler, DrainOutcome, ListenerLimits, accept};
+pub use buffer_budget::BufferBudget;
+pub(crate) use buffer_budget::{BufferPriority, BufferReservation, BuffersFull, UNCOUNTED_LEN};
 pub use listen_address::{InvalidListenAddress, ListenAddress, LocalEndpoint};
 pub use listener::{Listener, Peer};
 pub(crate) use prefixed_stream::PrefixedStream;
-pub(crate) use send::send_available;
+pub(crate) use send::{SendProgress, send_available};
 pub use shutdown::{ShutdownSignal, ShutdownTrigger};
 pub(crate) use shutdown_or_timeout::{
     CONFIRMATION, ShutdownOrTimeout, WakeReason, confirmed_timeout,
