@@ -37,7 +37,7 @@ fn metric(admin: SocketAddr, name: &str) -> u64 {
 }
 
 #[test]
-fn memory_is_bounded_during_the_attack_and_goes_back_to_the_system() {
+fn i06_memory_is_bounded_during_the_attack_and_goes_back_to_the_system() {
     let mut command = tollgate(&["serve", "--listen=127.0.0.1:0"]);
     command.env("TOLLGATE_LISTEN_ADMIN", "127.0.0.1:0");
     let server = ServerProcess::start(command);

@@ -184,7 +184,7 @@ fn all_but_one(len: usize) -> Bytes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unfinished_messages_are_counted_refused_and_released() {
+async fn i06_unfinished_messages_are_counted_refused_and_released() {
     let raw = connect_with(BufferBudget::new(130_000));
     let budget = Arc::clone(&raw.budget);
     let (send, _stop, tasks) = raw.handshake().await;
@@ -226,7 +226,7 @@ async fn unfinished_messages_are_counted_refused_and_released() {
 
 /// Calls without a message cost memory too: a stream, a task and a timer each.
 #[tokio::test(start_paused = true)]
-async fn calls_that_only_begin_are_counted() {
+async fn i06_calls_that_only_begin_are_counted() {
     let raw = connect_with(BufferBudget::new(60_000));
     let budget = Arc::clone(&raw.budget);
     let (send, _stop, _tasks) = raw.handshake().await;

@@ -65,7 +65,7 @@ async fn status(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn unfinished_bodies_are_bounded_and_other_requests_are_served_meanwhile() {
+async fn i06_unfinished_bodies_are_bounded_and_other_requests_are_served_meanwhile() {
     let (server, budget) = serve(HttpLimits::default()).await;
     let mut held = Vec::new();
     for _ in 0..3 {
@@ -118,7 +118,7 @@ async fn unfinished_bodies_are_bounded_and_other_requests_are_served_meanwhile()
 
 /// The attack itself: many times more bodies than fit.
 #[tokio::test]
-async fn hundreds_of_unfinished_bodies_never_exceed_the_budget() {
+async fn i06_hundreds_of_unfinished_bodies_never_exceed_the_budget() {
     let (server, budget) = serve(HttpLimits::default()).await;
     let mut held = Vec::new();
     for _ in 0..200 {
@@ -162,7 +162,7 @@ async fn a_body_that_does_not_progress_is_dropped_sooner_when_the_budget_is_near
 /// A short request may have a long reply: 32 KiB of pipelined requests once made the server buffer more than 10 MB for a client
 /// that reads nothing.
 #[tokio::test]
-async fn replies_that_nobody_reads_are_bounded_and_complete_for_a_slow_reader() {
+async fn i06_replies_that_nobody_reads_are_bounded_and_complete_for_a_slow_reader() {
     let (server, budget) = serve(HttpLimits::default()).await;
     let request = "GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n";
     let count = 32_768 / request.len();

@@ -17,7 +17,7 @@ use super::serve_policy;
 const ENHANCE_YOUR_CALM: Option<u32> = Some(11);
 
 #[tokio::test]
-async fn each_flood_ends_its_connection_and_no_other() {
+async fn s37_each_flood_ends_its_connection_and_no_other() {
     let serving = serve_policy(POLICY).await;
     let path = head(SHOULD_RATE_LIMIT);
     let open = frame(HEADERS, END_HEADERS, 1, &path);
@@ -65,7 +65,7 @@ async fn each_flood_ends_its_connection_and_no_other() {
 
 /// What clients of gRPC do: keepalive pings, window updates for each reply, acknowledgements, cancelled calls.
 #[tokio::test]
-async fn a_busy_honest_client_is_never_cut() {
+async fn s37_a_busy_honest_client_is_never_cut() {
     let serving = serve_policy(POLICY).await;
     let path = head(SHOULD_RATE_LIMIT);
     let mut stream = TcpStream::connect(serving.address).await.unwrap();

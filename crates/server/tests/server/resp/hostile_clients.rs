@@ -125,7 +125,7 @@ async fn arguments_up_to_the_limit_are_served() {
 
 /// Each connection is within its limits; all together are not.
 #[tokio::test]
-async fn the_buffers_of_all_connections_together_are_bounded() {
+async fn i06_the_buffers_of_all_connections_together_are_bounded() {
     // Three quarters are for large commands.
     let budget = Arc::new(BufferBudget::new(110_000));
     let server = server().0.with_buffers(Arc::clone(&budget));
