@@ -1,6 +1,7 @@
 //! One HTTP/2 connection and its calls.
 //!
-//! Calls are answered as they are read, so calls of one packet are answered in one packet. Must not know: services, sockets.
+//! Calls are answered as they are read, and the answers to all calls of one read are written at once (`gathered_stream.rs`). Must
+//! not know: services, sockets.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -14,8 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 use super::call::{Call, CallProgress, finish_call};
-use super::call_buffers::ConnectionBuffers;
+use super::call_buffers::{CallBuffers, ConnectionBuffers};
 use super::frame_guard::{FloodSignal, FrameGuard};
+use super::gathered_stream::{GatheredStream, TurnHandle};
 use super::keep_alive::KeepAlive;
 use super::limits::GrpcLimits;
 use super::methods::GrpcHandler;
@@ -45,8 +47,10 @@ pub(super) async fn serve_connection<T, S>(
     T: AsyncRead + AsyncWrite + Unpin,
     S: GrpcHandler,
 {
+    let (gathered, turns) = GatheredStream::new(io);
     let flood = FloodSignal::default();
-    let handshake = http2_builder(&limits).handshake(FrameGuard::new(io, flood.clone()));
+    let guarded = FrameGuard::new(gathered, flood.clone());
+    let handshake = http2_builder(&limits).handshake(guarded);
     let Ok(Ok(mut http2)) = confirmed_timeout(limits.preface_timeout, handshake).await else {
         tracing::debug!("HTTP/2 handshake failed");
         return;
@@ -57,18 +61,20 @@ pub(super) async fn serve_connection<T, S>(
     let mut stop = pin!(stopping.wait());
     let mut connection = GrpcConnection {
         http2,
+        turns,
         keep_alive,
         unfinished: JoinSet::new(),
         streams: JoinSet::new(),
         service,
         flood,
+        unsent: CallBuffers::new(Arc::clone(&buffers)),
         buffers,
         limits,
         stopping,
         is_stopping: false,
         is_cut: false,
     };
-    poll_fn(|context| connection.poll(context, stop.as_mut())).await;
+    poll_fn(|context| connection.poll_turn(context, stop.as_mut())).await;
 }
 
 fn http2_builder(limits: &GrpcLimits) -> Builder {
@@ -89,7 +95,8 @@ fn http2_builder(limits: &GrpcLimits) -> Builder {
 }
 
 struct GrpcConnection<T, S> {
-    http2: Http2<FrameGuard<T>, Bytes>,
+    http2: Http2<FrameGuard<GatheredStream<T>>, Bytes>,
+    turns: TurnHandle<T>,
     keep_alive: Option<KeepAlive>,
     /// Calls that could not be answered immediately, bounded by the concurrent streams of the connection, and streaming calls.
     unfinished: JoinSet<()>,
@@ -97,6 +104,8 @@ struct GrpcConnection<T, S> {
     service: Arc<S>,
     flood: FloodSignal,
     buffers: Arc<ConnectionBuffers>,
+    /// The reservation of answers that the client has not read.
+    unsent: CallBuffers,
     limits: GrpcLimits,
     stopping: ShutdownSignal,
     is_stopping: bool,
@@ -109,6 +118,25 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     S: GrpcHandler,
 {
+    /// Answers what has arrived, with one write. Ready when the connection ends.
+    fn poll_turn(&mut self, context: &mut Context<'_>, stop: Pin<&mut impl Future>) -> Poll<()> {
+        self.turns.begin();
+        let polled = self.poll(context, stop);
+        match self.turns.end(context) {
+            Ok(unsent) => {
+                // A client that does not read holds its answers in memory.
+                if unsent != self.unsent.held() && self.unsent.resize(unsent, 0).is_err() {
+                    return Poll::Ready(());
+                }
+                polled
+            }
+            Err(error) => {
+                tracing::debug!(%error, "connection ended early");
+                Poll::Ready(())
+            }
+        }
+    }
+
     /// Ready when the connection ends.
     fn poll(&mut self, context: &mut Context<'_>, stop: Pin<&mut impl Future>) -> Poll<()> {
         if !self.is_stopping && stop.poll(context).is_ready() {

@@ -8,6 +8,7 @@ mod call_buffers;
 mod connection;
 mod frame;
 mod frame_guard;
+mod gathered_stream;
 mod health;
 mod keep_alive;
 mod limits;

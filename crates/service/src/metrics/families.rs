@@ -108,6 +108,8 @@ families! {
         "Bytes allocated for tables and for collections";
     SHARED_CALLS Counter "tollgate_store_calls" ["outcome"]
         "Calls of the shared store by result: answered, refused (nothing charged), busy (not sent, too many calls in flight), ambiguous (no reply, may have been carried out)";
+    SHARED_WAITING Gauge "tollgate_store_calls_waiting" []
+        "Calls that wait to be sent, because the shared store has as many as it can answer in time";
     SHARED_DEGRADED Gauge "tollgate_store_degraded" []
         "1 while a part of the shared store is unavailable and this node decides by itself";
     BREAKER Gauge "tollgate_breaker_state" ["part"]

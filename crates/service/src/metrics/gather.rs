@@ -88,6 +88,8 @@ fn write_shared_store(page: &mut MetricsPage, fleet: &Fleet) {
         .add(&["refused"], counted.refused)
         .add(&["busy"], counted.busy)
         .add(&["ambiguous"], counted.ambiguous);
+    let waiting = u64::try_from(fleet.remote().waiting_calls()).unwrap_or(u64::MAX);
+    page.family(&families::SHARED_WAITING).add(&[], waiting);
     let is_degraded = fleet.is_degraded().into();
     page.family(&families::SHARED_DEGRADED)
         .add(&[], is_degraded);
