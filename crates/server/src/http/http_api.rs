@@ -24,7 +24,7 @@ use tollgate_store::{Clock, MemoryStore};
 use crate::http::forward_auth::Gateways;
 use crate::http::welcome::{envoy_welcome, policy_welcome};
 use crate::listen::counters::ListenerCounters;
-use crate::listen::{LocalEndpoint, ShutdownSignal};
+use crate::listen::{BufferBudget, LocalEndpoint, ShutdownSignal};
 
 /// The HTTP API of a rate limit service.
 #[derive(Debug)]
@@ -36,6 +36,7 @@ pub struct HttpApi<C> {
     /// Triggers when load balancers should stop sending requests here.
     drain_signal: Option<ShutdownSignal>,
     counters: ListenerCounters,
+    buffers: Arc<BufferBudget>,
 }
 
 /// The name of [`HttpApi`] before version 0.2. It will be removed in the next release.
@@ -143,6 +144,7 @@ impl<C: Clock> HttpApi<C> {
             gateways: Gateways::new(TrustedProxies::default()),
             drain_signal: None,
             counters: ListenerCounters::default(),
+            buffers: Arc::default(),
         }
     }
 
@@ -164,6 +166,19 @@ impl<C: Clock> HttpApi<C> {
     pub fn with_drain_signal(mut self, drain_signal: ShutdownSignal) -> Self {
         self.drain_signal = Some(drain_signal);
         self
+    }
+
+    /// Shares this buffer budget with other listeners.
+    #[must_use]
+    pub fn with_buffers(mut self, buffers: Arc<BufferBudget>) -> Self {
+        self.buffers = buffers;
+        self
+    }
+
+    /// The bytes buffered for clients.
+    #[must_use]
+    pub const fn buffers(&self) -> &Arc<BufferBudget> {
+        &self.buffers
     }
 
     /// The service that decides.
