@@ -76,6 +76,16 @@ impl GlobPattern {
         &self.suffix
     }
 
+    /// Whether its literal text has an upper-case letter.
+    pub(super) fn has_uppercase(&self) -> bool {
+        let middle = self.middle.iter().filter_map(|token| match token {
+            Token::Byte(byte) => Some(byte),
+            _ => None,
+        });
+        let mut all = self.prefix.iter().chain(middle).chain(&self.suffix);
+        all.any(u8::is_ascii_uppercase)
+    }
+
     /// Whether a value matches.
     pub(super) fn matches(&self, value: &[u8]) -> bool {
         if self.middle.is_empty() {
