@@ -12,7 +12,9 @@ use super::super::glob_pattern::GlobPattern;
 use super::super::network_index::NetworkIndex;
 use super::super::prefix_tree::PrefixTree;
 use super::super::route_tree::{RoutePattern, RouteTree};
-use super::condition::{CompiledCondition, CompiledTest, compile_glob, normalize_value};
+use super::condition::{
+    CompiledCondition, CompiledTest, compile_glob, has_uppercase, normalize_value,
+};
 use super::index_terms::{IndexTerm, index_terms};
 use super::request_view::{NeededAttributes, Subject};
 use super::{ExactIndex, GlobIndex, LimitPrecedence, Matcher, RouteEntry, RuleEntry, RuleTarget};
@@ -228,7 +230,7 @@ impl<'a> Builder<'a> {
         };
         let test = CompiledTest::new(subject, &written, self.fold)?;
         self.mark_needed(subject, &condition.test);
-        self.has_uppercase |= subject == Subject::Path && test.has_uppercase();
+        self.has_uppercase |= subject == Subject::Path && has_uppercase(&condition.test);
         let mut terms = index_terms(subject, &written, self.fold)?;
         if let Some(terms) = &mut terms {
             terms.sort_unstable();

@@ -77,17 +77,6 @@ impl CompiledTest {
         })
     }
 
-    /// Whether a text has an upper-case letter.
-    pub(super) fn has_uppercase(&self) -> bool {
-        let has = |text: &[u8]| text.iter().any(u8::is_ascii_uppercase);
-        match self {
-            Self::OneOf(values) => values.iter().any(|value| has(value)),
-            Self::Glob(patterns) => patterns.iter().any(GlobPattern::has_uppercase),
-            Self::Not(inner) => inner.has_uppercase(),
-            Self::Route(_) | Self::Within(_) | Self::Present | Self::Absent => false,
-        }
-    }
-
     fn matches(&self, subject: Subject, view: &mut RequestView<'_>) -> bool {
         match self {
             Self::OneOf(values) => view.value(subject).is_some_and(|value| {
@@ -125,6 +114,20 @@ impl CompiledTest {
             Self::Route(_) => view.path.is_some(),
             _ => view.has(subject),
         }
+    }
+}
+
+/// Whether a test of the path has an upper-case letter.
+pub(super) fn has_uppercase(test: &Test) -> bool {
+    let has = |text: &str| {
+        let decoded = path::decode_escapes(text.as_bytes());
+        decoded.iter().any(u8::is_ascii_uppercase)
+    };
+    match test {
+        Test::OneOf(values) => values.iter().any(|value| has(value)),
+        Test::Glob(globs) => globs.iter().any(|glob| has(&glob.0)),
+        Test::Not(inner) => has_uppercase(inner),
+        _ => false,
     }
 }
 
