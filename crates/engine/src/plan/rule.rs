@@ -74,8 +74,10 @@ impl Plan {
         };
         let before = (self.planned.len(), self.shadow_charges.len());
         let fixed = context.options.cost.or(rule.cost.fixed());
-        let cost =
-            fixed.unwrap_or_else(|| rule.cost.request_cost(context.request, context.route()));
+        let cost = fixed.unwrap_or_else(|| {
+            let rules = context.generation.rules();
+            rules.cost(index, context.request, context.matched)
+        });
         let mut planner = RulePlanner {
             context,
             index,
