@@ -15,6 +15,7 @@ mod signals;
 mod startup_message;
 mod tls;
 mod tokens;
+mod variables;
 
 use std::error::Error;
 use std::io;
@@ -37,8 +38,9 @@ use errors::InvalidPolicy;
 use service_manager::{READY, STOPPING, ServiceManager};
 pub(crate) use settings::Options;
 use signals::{StopSignals, reload_signal};
-use startup_message::{log_shutdown_totals, print_startup_message};
+use startup_message::{announce_start, log_shutdown_totals};
 use tls::TlsSetup;
+use variables::warn_about_variables;
 
 /// Open connections of the admin listener.
 const MAX_ADMIN_CONNECTIONS: usize = 64;
@@ -47,7 +49,8 @@ const MAX_ADMIN_CONNECTIONS: usize = 64;
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     // Dropped last: what happens until the end is written.
     let (dropped_lines, _flush) = logs::start(&options.logs)?;
-    settings::warn_about_former_variables();
+    warn_about_variables();
+    options.check()?;
     let (draining, drain_signal) = ShutdownTrigger::new();
     let (runtime, admin_runtime) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
@@ -178,7 +181,7 @@ async fn run(
     measuring.spawn(Arc::clone(app.saturation()).measure_runtime_delay());
     measuring.spawn(Arc::clone(app.service()).log_memory_pressure());
     measuring.spawn(Arc::<RateLimitService<_>>::clone(app.service()).run_watchdog());
-    print_startup_message(&app, &addresses);
+    announce_start(&app, options.policy_path(), &addresses);
     manager.notify(READY);
     tokio::select! {
         () = stop.next() => {}
@@ -209,7 +212,7 @@ fn build_api(
 ) -> Result<HttpApi<SystemClock>, Box<dyn Error>> {
     let (clock, keys) = (SystemClock::new(), options.capacity.keys);
     let secret = secret.unwrap_or_else(Secret::random);
-    let app = match &options.config {
+    let app = match options.policy_path() {
         Some(path) => HttpApi::from_file(path, keys, clock, secret),
         None => HttpApi::new_with_secret(&demo_policy()?, keys, clock, secret),
     };

@@ -17,11 +17,10 @@ pub use policy::{PolicyEngine, PolicyReloader};
 pub use watch::FileWatcher;
 
 use std::fmt;
-use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use ring::digest;
 use tollgate_core::Timestamp;
 use tollgate_engine::LimitIdsExhausted;
 use tollgate_policy::source::{Diagnostic, Diagnostics, SourceLocation};
@@ -42,8 +41,8 @@ pub trait Reloadable: Send + Sync {
     /// The problems of each file that cannot be read.
     fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>>;
 
-    /// A digest of the files: the same on all nodes with the same secret and files.
-    fn fingerprint(sources: &Sources, secret: [u8; 16]) -> Fingerprint;
+    /// A digest of the files: the same everywhere for the same files.
+    fn fingerprint(sources: &Sources) -> Fingerprint;
 
     /// Compiles the files.
     ///
@@ -88,7 +87,9 @@ pub struct ReloadStatus {
     pub refusals: u64,
 }
 
-/// A keyed digest of a policy's text: the same on all nodes with the same secret and policy.
+/// A digest of a policy's text: the same in every process, so that two servers can be compared by their logs.
+///
+/// For a single file it is the first half of what `sha256sum` prints.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 16]);
 
@@ -102,10 +103,15 @@ impl Fingerprint {
 
     /// The digest of the concatenated parts.
     #[must_use]
-    pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>, secret: [u8; 16]) -> Self {
-        let mut hasher = SipHasher24::new_with_key(&secret);
-        parts.into_iter().for_each(|part| hasher.write(part));
-        Self(hasher.finish128().as_bytes())
+    pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hasher = digest::Context::new(&digest::SHA256);
+        parts.into_iter().for_each(|part| hasher.update(part));
+        let mut half = [0; 16];
+        let bytes = hasher.finish();
+        half.iter_mut()
+            .zip(bytes.as_ref())
+            .for_each(|(to, from)| *to = *from);
+        Self(half)
     }
 }
 
@@ -169,7 +175,7 @@ impl<E: Reloadable> Reloader<E> {
         make: impl FnOnce(E::Rules) -> Result<E, LimitIdsExhausted>,
     ) -> Result<Self, Vec<Diagnostics>> {
         let sources = E::read(path)?;
-        let (files, hash) = (sources.len(), E::fingerprint(&sources, secret));
+        let (files, hash) = (sources.len(), E::fingerprint(&sources));
         let rules = E::compile(sources, path, secret)?;
         let engine =
             make(rules).map_err(|error| vec![whole_file_problem(path, &error.to_string())])?;
@@ -216,11 +222,11 @@ impl<E: Reloadable> Reloader<E> {
         let sources = match E::read(&self.path) {
             Ok(sources) => sources,
             Err(problems) => {
-                status.record_unreadable(always);
-                return status.reject(&self.path, problems);
+                let is_new = status.record_unreadable(always, &problems);
+                return status.reject(&self.path, problems, is_new);
             }
         };
-        let hash = E::fingerprint(&sources, self.secret);
+        let hash = E::fingerprint(&sources);
         if !status.record_read(&self.path, hash, always) {
             return ReloadOutcome::Unchanged;
         }
@@ -236,7 +242,7 @@ impl<E: Reloadable> Reloader<E> {
             }
             Err(problems) => {
                 status.record_invalid();
-                status.reject(&self.path, problems)
+                status.reject(&self.path, problems, true)
             }
         }
     }

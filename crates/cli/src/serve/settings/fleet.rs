@@ -21,7 +21,7 @@ use tollgate_store::register::FleetName;
 use super::{parse_at_least_one, read_variable};
 
 /// The variable with the password itself.
-const PASSWORD_VARIABLE: &str = "TOLLGATE_REDIS_PASSWORD";
+pub(crate) const PASSWORD_VARIABLE: &str = "TOLLGATE_REDIS_PASSWORD";
 /// The largest deadline of a call to Redis.
 const MAX_DEADLINE: Duration = Duration::from_secs(10);
 
