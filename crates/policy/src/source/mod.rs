@@ -9,6 +9,7 @@ mod line_index;
 mod node;
 mod render;
 mod toml;
+mod warnings;
 mod yaml;
 mod yaml_errors;
 
@@ -17,6 +18,7 @@ use std::path::Path;
 pub use diagnostic::{Diagnostic, Diagnostics, MAX_DIAGNOSTICS};
 pub use duplicate_names::find_duplicate_names;
 pub use node::{Located, MapEntry, SourceLocation, SourceNode, SourceValue};
+pub use warnings::Warnings;
 
 use line_index::LineIndex;
 
