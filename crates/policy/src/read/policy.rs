@@ -10,7 +10,9 @@ use super::scalar::describe_node;
 use super::{FieldLocations, TreeReader, limit, lists};
 use crate::grammar;
 use crate::model::{Mode, Policy};
-use crate::schema::{definition_ref, lax_object, list_of, map_of, object, one_or_list};
+use crate::schema::{
+    definition_ref, lax_object, list_of, map_of, non_empty_list_of, object, one_or_list,
+};
 use crate::source::{SourceNode, SourceValue};
 
 /// The values of `mode`, of a policy and of a limit.
@@ -22,6 +24,9 @@ pub(crate) const MODES: [(&str, Mode); 3] = [
 
 /// The maximum number of limits, which is the number of ids.
 const MAX_LIMITS: usize = 60_000;
+
+/// The value of `limits` that says that there are to be none. An empty list is more often a mistake.
+const NO_LIMITS: &str = "none";
 
 /// A policy while it is read.
 #[derive(Default)]
@@ -108,8 +113,8 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 9] = [
     Field::new(
         "limits",
         FieldDefault::Description("required, unless there is `deny`"),
-        "The limits. All that match a request apply to it.",
-        || list_of(&definition_ref("limit")),
+        "The limits. All that match a request apply to it. `none` if there are to be none.",
+        || json!({ "anyOf": [non_empty_list_of(&definition_ref("limit")), { "const": NO_LIMITS }] }),
         |reader, node, _, draft| read_limits(reader, node, draft),
     ),
 ];
@@ -157,9 +162,19 @@ pub(super) fn read_root(reader: &mut TreeReader, node: &SourceNode) -> (Policy, 
 }
 
 fn read_limits(reader: &mut TreeReader, node: &SourceNode, draft: &mut PolicyDraft) {
+    if matches!(&node.value, SourceValue::Scalar { text, .. } if &**text == NO_LIMITS) {
+        return;
+    }
     let Some(nodes) = reader.list(node, "limits") else {
         return;
     };
+    if nodes.is_empty() {
+        reader.diagnostics.add(
+            node.location,
+            "`limits` is empty, so the policy would limit nothing",
+            "add at least one limit, or write `limits: none` if that is meant",
+        );
+    }
     if nodes.len() > MAX_LIMITS {
         reader.diagnostics.add(
             node.location,
