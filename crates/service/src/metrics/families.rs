@@ -196,6 +196,8 @@ families! {
         "Requests rejected by the admin listener: token (missing or wrong), forbidden (a read token for an operation), origin (a browser on another site), flood (too many wrong tokens)";
     LOGS_SUPPRESSED Counter "tollgate_denial_logs_suppressed" []
         "Denials not logged because of the log's rate limit";
+    UNTRUSTED_GATEWAYS Counter "tollgate_untrusted_gateway_requests" []
+        "Requests of gateways outside --trusted-proxies; their clients are refused";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
         "Log lines that were dropped because nobody read stderr fast enough";
     BUILD Info "tollgate_build" ["version"]

@@ -4,8 +4,10 @@
 //! both. Must not know: how requests are decided, sockets.
 
 mod forwarded_request;
+mod untrusted;
 
 pub(crate) use forwarded_request::ForwardedRequest;
+use untrusted::UntrustedGateways;
 
 use std::net::IpAddr;
 
@@ -39,6 +41,7 @@ pub(crate) struct Gateways {
     trusted: TrustedProxies,
     by_real_ip: ClientAddressResolver,
     by_forwarded_for: ClientAddressResolver,
+    pub(crate) untrusted: UntrustedGateways,
 }
 
 impl Gateways {
@@ -48,6 +51,7 @@ impl Gateways {
             by_real_ip: by(ForwardedHeader::Single("x-real-ip".into())),
             by_forwarded_for: by(ForwardedHeader::XForwardedFor),
             trusted,
+            untrusted: UntrustedGateways::default(),
         }
     }
 
