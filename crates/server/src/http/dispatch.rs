@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_store::Clock;
 
 use crate::http::bad_input::{BadInput, echo};
+use crate::http::front_page::front_page;
 use crate::http::http_api::HttpApi;
 use crate::http::http1;
 use crate::http::openapi;
@@ -116,8 +117,12 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
     }
 
     fn reads_headers(&self, path: &str) -> bool {
-        ApiRoute::find(path)
-            .is_none_or(|route| matches!(route.endpoint, ApiEndpoint::ForwardAuth(_)))
+        ApiRoute::find(path).is_none_or(|route| {
+            matches!(
+                route.endpoint,
+                ApiEndpoint::ForwardAuth(_) | ApiEndpoint::FrontPage
+            )
+        })
     }
 
     fn counters(&self) -> &ListenerCounters {
@@ -130,11 +135,7 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
 
     async fn handle(&self, request: &HttpRequest<'_>) -> HttpResponse {
         let Some(route) = ApiRoute::find(request.path) else {
-            let detail = format!(
-                "there is no endpoint at {:?}",
-                echo(request.path.as_bytes())
-            );
-            return HttpResponse::status_problem(StatusCode::NOT_FOUND, detail);
+            return no_endpoint(request.path);
         };
         if !route.allows(request.method) {
             return wrong_method(request.method, route.methods);
@@ -160,9 +161,10 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
             ApiEndpoint::EnvoyHealth => Ok(self.health("OK")),
             ApiEndpoint::RlsJson => Ok(Box::pin(self.answer_rls_json(request.body)).await),
             ApiEndpoint::Ready => Ok(self.ready()),
-            ApiEndpoint::FrontPage => Ok(HttpResponse::text(
-                self.welcome_text(&request.peer.local, &[]),
-            )),
+            ApiEndpoint::FrontPage => {
+                let text = self.welcome_text(&request.peer.local, &[]);
+                Ok(front_page(request.headers, text))
+            }
         };
         if let Some(began) = began {
             let span = self.service.now().since(began);
@@ -174,6 +176,17 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
         }
         answered.unwrap_or_else(|bad| bad_request(&bad))
     }
+}
+
+fn no_endpoint(path: &str) -> HttpResponse {
+    let detail = match path {
+        // Where most programs have them.
+        "/metrics" => {
+            "metrics are on the admin listener, by default http://127.0.0.1:8088/metrics; see --listen-admin".to_owned()
+        }
+        _ => format!("there is no endpoint at {:?}", echo(path.as_bytes())),
+    };
+    HttpResponse::status_problem(StatusCode::NOT_FOUND, detail)
 }
 
 fn bad_request(bad: &BadInput) -> HttpResponse {

@@ -8,6 +8,7 @@ mod check;
 mod check_request;
 pub(crate) mod dispatch;
 pub(crate) mod forward_auth;
+mod front_page;
 pub(crate) mod handler;
 mod http1;
 pub(crate) mod http_api;
