@@ -2,7 +2,7 @@
 //!
 //! Must not know: sockets, how JSON and query strings are parsed, what a verdict consists of.
 
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use tollgate_core::Outcome;
 use tollgate_engine::{CheckMode, CheckOptions};
 use tollgate_http::RateLimitStatus;
