@@ -70,7 +70,7 @@ mod tests {
             "rate: 100/min, algorithm: sliding_window",
             "rate: 100/min, mode: off",
             "concurrency: 5",
-            "rate: 100/min, count: denials",
+            "rate: 9/s }, { name: b, key: ip, rate: 100/min, count: denials, penalty: block 1h",
         ] {
             assert!(of(silent).is_empty(), "{silent}");
         }
