@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod policy;
+pub mod snapshot;
 
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, Op, State};

@@ -10,6 +10,7 @@ mod node;
 mod render;
 mod toml;
 mod yaml;
+mod yaml_anchors;
 mod yaml_errors;
 
 use std::path::Path;
@@ -30,7 +31,7 @@ pub const MAX_NODES: usize = 200_000;
 /// The format of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SourceFormat {
-    /// YAML 1.2, without anchors, aliases, tags and merge keys.
+    /// YAML 1.2 with anchors, aliases and merge keys, without tags.
     Yaml,
     /// TOML 1.0.
     Toml,

@@ -23,7 +23,7 @@ use super::limits::GrpcLimits;
 use super::methods::GrpcHandler;
 use super::streams;
 use crate::listen::counters::increment;
-use crate::listen::{ShutdownSignal, confirmed_timeout};
+use crate::listen::{ConnectionProgress, ShutdownSignal, confirmed_timeout};
 
 /// Bytes of requests that a connection may have sent without being answered. Two of the longest messages fit.
 const CONNECTION_WINDOW: u32 = 262_144;
@@ -42,6 +42,7 @@ pub(super) async fn serve_connection<T, S>(
     service: Arc<S>,
     buffers: Arc<ConnectionBuffers>,
     limits: GrpcLimits,
+    progress: ConnectionProgress,
     stopping: ShutdownSignal,
 ) where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -70,6 +71,7 @@ pub(super) async fn serve_connection<T, S>(
         unsent: CallBuffers::new(Arc::clone(&buffers)),
         buffers,
         limits,
+        progress,
         stopping,
         is_stopping: false,
         is_cut: false,
@@ -107,6 +109,7 @@ struct GrpcConnection<T, S> {
     /// The reservation of answers that the client has not read.
     unsent: CallBuffers,
     limits: GrpcLimits,
+    progress: ConnectionProgress,
     stopping: ShutdownSignal,
     is_stopping: bool,
     /// Whether it is being closed because of a flood.
@@ -148,6 +151,7 @@ where
         loop {
             match self.http2.poll_accept(context) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
+                    self.progress.mark_established();
                     if let Some(call) = Call::begin(request, respond, &self.limits, &self.buffers) {
                         self.start_call(call, context);
                     }

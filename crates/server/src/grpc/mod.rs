@@ -255,12 +255,19 @@ impl<C: Clock + 'static> ConnectionHandler for GrpcProtocol<C> {
     fn serve(
         &self,
         stream: Stream,
-        _peer: Peer,
+        peer: Peer,
         stopping: ShutdownSignal,
     ) -> impl Future<Output = ()> + Send + 'static {
         let buffers = ConnectionBuffers::new(&self.server.buffers, &self.server.counters);
         let server = Arc::clone(&self.server);
-        serve_connection(stream, server, buffers, self.limits, stopping)
+        serve_connection(
+            stream,
+            server,
+            buffers,
+            self.limits,
+            peer.progress,
+            stopping,
+        )
     }
 
     fn counters(&self) -> &ListenerCounters {

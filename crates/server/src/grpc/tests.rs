@@ -23,7 +23,7 @@ use super::frame::encode_frame;
 use super::limits::GrpcLimits;
 use super::methods::{GrpcHandler, GrpcMethod, GrpcReply};
 use super::status::{GrpcCode, GrpcStatus};
-use crate::listen::{BufferBudget, ShutdownTrigger};
+use crate::listen::{BufferBudget, ConnectionProgress, ShutdownTrigger};
 
 const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -69,6 +69,7 @@ fn connect_with(budget: BufferBudget) -> RawConnection {
         Arc::new(Echo),
         ConnectionBuffers::new(&budget, &Arc::default()),
         GrpcLimits::default(),
+        ConnectionProgress::default(),
         stopping,
     ));
     RawConnection {
@@ -330,8 +331,9 @@ async fn calls_of_one_packet_are_answered_with_one_write() {
     };
     let limits = GrpcLimits::default();
     let buffers = ConnectionBuffers::new(&Arc::default(), &Arc::default());
-    let echo = Arc::new(Echo);
-    tasks.spawn(serve_connection(counted, echo, buffers, limits, stopping));
+    let (echo, progress) = (Arc::new(Echo), ConnectionProgress::default());
+    let served = serve_connection(counted, echo, buffers, limits, progress, stopping);
+    tasks.spawn(served);
     let (send, connection) = h2::client::handshake(client).await.unwrap();
     tasks.spawn(async move {
         let _ended = connection.await;

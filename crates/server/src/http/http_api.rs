@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use tollgate_core::Nanos;
 use tollgate_engine::Engine;
-use tollgate_envoy::EnvoyService;
 use tollgate_envoy::config::EnvoyPolicy;
 use tollgate_envoy::engine::is_envoy_config_path;
 use tollgate_envoy::rlqs::QuotaBounds;
+use tollgate_envoy::{EnvoyOptions, EnvoyService};
+use tollgate_files::FileWorker;
 use tollgate_fleet::Fleet;
 use tollgate_http::{Dialects, TrustedProxies};
 use tollgate_policy::model::Policy;
+use tollgate_service::state::InitialState;
 use tollgate_service::{
     DenialLogMode, InvalidService, Metrics, RateLimitService, Saturation, Secret,
 };
@@ -58,8 +60,18 @@ impl<C: Clock> HttpApi<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        let service = RateLimitService::new(policy, keys, clock, secret)?;
-        Self::from_service(service)
+        Self::with_state(policy, InitialState::empty(keys, clock)?, secret)
+    }
+
+    /// Like [`new_with_secret`](Self::new_with_secret), with the state of an earlier process.
+    ///
+    /// The policy is invalid.
+    pub fn with_state(
+        policy: &Policy,
+        state: InitialState<C>,
+        secret: Secret,
+    ) -> Result<Self, InvalidService> {
+        Self::from_service(RateLimitService::with_state(policy, state, secret)?)
     }
 
     /// An API that decides by a policy file, or by a file or directory of envoyproxy/ratelimit configuration.
@@ -72,14 +84,32 @@ impl<C: Clock> HttpApi<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        if !is_envoy_config_path(path) {
-            let service = RateLimitService::from_file(path, keys, clock, secret)?;
+        let options = EnvoyOptions::default();
+        Self::from_file_with_state(path, InitialState::empty(keys, clock)?, secret, options)
+    }
+
+    /// Like [`from_file`](Self::from_file), with the state of an earlier process, and with options for envoyproxy/ratelimit
+    /// configuration. A policy file ignores the options.
+    ///
+    /// All errors of the file.
+    pub fn from_file_with_state(
+        path: &Path,
+        state: InitialState<C>,
+        secret: Secret,
+        options: EnvoyOptions,
+    ) -> Result<Self, InvalidService> {
+        let asked = path.to_owned();
+        let kind = FileWorker::new("read").run(move || is_envoy_config_path(&asked));
+        // If the file system does not answer, the policy's reader says so.
+        if !kind.unwrap_or(false) {
+            let service = RateLimitService::from_file_with_state(path, state, secret)?;
             return Self::from_service(service);
         }
-        let service = RateLimitService::new(&Policy::default(), keys, clock, secret)?;
+        let service = RateLimitService::with_state(&Policy::default(), state, secret)?;
         Ok(Self::from_envoy_service(EnvoyService::from_path(
             Arc::new(service),
             path,
+            options,
         )?))
     }
 

@@ -140,6 +140,10 @@ families! {
         "Accepted connections";
     CONNECTIONS_REFUSED Counter "tollgate_connections_refused" ["listener"]
         "Connections closed at once because too many were open";
+    CONNECTIONS_EVICTED Counter "tollgate_connections_evicted" ["listener"]
+        "Connections without an answered request that were closed for a newer one because too many were open";
+    AUTH_FAILURES Counter "tollgate_auth_failures" ["listener"]
+        "Wrong tokens on the admin listener and wrong passwords of Redis clients";
     ACCEPT_ERRORS Counter "tollgate_accept_errors" ["listener"]
         "Connections that the operating system failed to accept";
     FAILED_HANDSHAKES Counter "tollgate_failed_handshakes" ["listener"]
@@ -203,11 +207,17 @@ families! {
     QUOTA_REFUSED Counter "tollgate_quota_refused" []
         "Reports about buckets without an assignment: too many buckets, or an invalid id";
     ADMIN_REJECTED Counter "tollgate_admin_rejected" ["why"]
-        "Requests rejected by the admin listener: token (missing or wrong), forbidden (a read token for an operation), origin (a browser on another site), flood (too many wrong tokens)";
+        "Requests rejected by the admin listener: token (missing or wrong), forbidden (a read token for an operation), origin (a browser on another site), flood (a wrong token while too many answers to wrong tokens are delayed)";
     LOGS_SUPPRESSED Counter "tollgate_denial_logs_suppressed" []
         "Denials not logged because of the log's rate limit";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
         "Log lines that were dropped because nobody read stderr fast enough";
+    STATE_SAVES Counter "tollgate_state_saves" ["outcome"]
+        "Saves of the state file (--state): saved, failed";
+    STATE_SAVED_AT Gauge "tollgate_state_saved_timestamp_seconds" []
+        "When the state file was last saved, in seconds since 1970";
+    STATE_DAMAGED Gauge "tollgate_state_damaged" []
+        "1 if the state file was damaged at the start, so that the process began without state";
     BUILD Info "tollgate_build" ["version"]
         "Version of the program";
     PROCESS_CPU Counter "process_cpu_seconds" []

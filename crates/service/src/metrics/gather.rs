@@ -74,6 +74,15 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     page.family(&families::LOGS_SUPPRESSED).add(&[], suppressed);
     page.family(&families::LOG_LINES_DROPPED)
         .add(&[], metrics.dropped_log_lines());
+    if let Some(state) = metrics.state_file() {
+        page.family(&families::STATE_SAVES)
+            .add(&["saved"], state.saves())
+            .add(&["failed"], state.failed_saves());
+        page.family(&families::STATE_SAVED_AT)
+            .add(&[], state.saved_at().as_nanos() / 1_000_000_000);
+        page.family(&families::STATE_DAMAGED)
+            .add(&[], state.was_damaged().into());
+    }
     page.family(&families::BUILD)
         .add(&[env!("CARGO_PKG_VERSION")], 1);
     write_process(&mut page, &ProcessStats::current());
@@ -190,12 +199,16 @@ fn write_saturation(page: &mut MetricsPage, saturation: &Saturation) {
 }
 
 fn write_listeners(page: &mut MetricsPage, listeners: Listeners<'_>) {
-    let families: [(MetricFamily, Getter<ListenerCounts>); 8] = [
+    let families: [(MetricFamily, Getter<ListenerCounts>); 10] = [
         (families::CONNECTIONS, |counts| counts.open),
         (families::CONNECTIONS_ACCEPTED, |counts| counts.accepted),
         (families::CONNECTIONS_REFUSED, |counts| {
             counts.refused_connections
         }),
+        (families::CONNECTIONS_EVICTED, |counts| {
+            counts.evicted_connections
+        }),
+        (families::AUTH_FAILURES, |counts| counts.auth_failures),
         (families::ACCEPT_ERRORS, |counts| counts.accept_errors),
         (families::FAILED_HANDSHAKES, |counts| {
             counts.failed_handshakes

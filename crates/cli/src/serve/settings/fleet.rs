@@ -3,8 +3,8 @@
 //! Must not know: how Redis is reached, what is shared.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt;
-use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,10 +18,12 @@ use tollgate_redis::{
 use tollgate_service::fleet::MembershipSettings;
 use tollgate_store::register::FleetName;
 
-use super::{parse_at_least_one, read_variable};
+use super::{parse_at_least_one, read_at_startup, read_variable};
 
 /// The variable with the password itself.
 const PASSWORD_VARIABLE: &str = "TOLLGATE_REDIS_PASSWORD";
+/// Five times the size of a bundle with all certificate authorities that browsers trust.
+const MAX_PEM_BYTES: u64 = 1 << 20;
 /// The largest deadline of a call to Redis.
 const MAX_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -30,7 +32,8 @@ const MAX_DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) struct FleetOptions {
     /// Redis or Valkey that all nodes share, so that the fleet enforces each limit once and not once per node: `redis://host:port`,
     /// `redis+unix:///path`, `redis+sentinel://host:port,…/master`, `redis+cluster://host:port,…` or `redis+shards://name=host:port,…`;
-    /// `rediss` for TLS. Requires a fleet secret. Default: each process counts by itself
+    /// `rediss` for TLS. Requires a fleet secret. Give the password in a file or a variable: every user of the machine can read a command
+    /// line. Default: each process counts by itself
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -172,6 +175,12 @@ impl FleetOptions {
             return Ok(None);
         };
         let mut options = RedisOptions::new(address.as_str(), secret);
+        if options.has_password_in_address() && is_on_command_line(address, std::env::args_os()) {
+            tracing::warn!(
+                "the password in --redis is on the command line, where every user of the machine can read it; \
+                 use --redis-password-file or {PASSWORD_VARIABLE}"
+            );
+        }
         options.credentials = self.credentials(read_variable)?;
         options.sentinel_credentials = self.redis_sentinel_password_file.as_ref().map(|path| {
             let file = PasswordFile::new(self.redis_sentinel_user.clone(), path);
@@ -234,9 +243,16 @@ impl CredentialsProvider for StaticCredentials {
     }
 }
 
+/// Whether an argument of this process contains the text. Otherwise it comes from the environment, which only the user of the
+/// process can read.
+fn is_on_command_line(text: &str, mut arguments: impl Iterator<Item = OsString>) -> bool {
+    arguments.any(|argument| argument.to_string_lossy().contains(text))
+}
+
 fn read_pem(path: impl AsRef<Path>) -> Result<Vec<u8>, Box<dyn Error>> {
     let path = path.as_ref();
-    fs::read(path).map_err(|error| read_error("a certificate for Redis", path, &error))
+    read_at_startup(path, MAX_PEM_BYTES)
+        .map_err(|error| read_error("a certificate for Redis", path, &error))
 }
 
 fn read_error(what: &str, path: &Path, error: &std::io::Error) -> Box<dyn Error> {
@@ -305,6 +321,30 @@ mod tests {
         assert!(error.to_string().starts_with(PASSWORD_VARIABLE), "{error}");
         let error = both.credentials(|_| None).unwrap_err();
         assert!(error.to_string().contains("--redis-password-file"));
+    }
+
+    #[test]
+    fn a_password_in_the_address_is_found_wherever_it_is() {
+        let has_password = |address: &str| {
+            let options = parsed(&["--redis", address]).redis_options(KeyHashSecret::new([0; 16]));
+            options.unwrap().unwrap().has_password_in_address()
+        };
+        for address in [
+            "redis://:opensesame@a:1",
+            "rediss://me:opensesame@a:1/3",
+            "redis+unix:///run/redis.sock?pass=opensesame",
+            "redis+sentinel://me:opensesame@a,b/limits",
+            "redis+shards://me:opensesame@x=a:1,y=b:2",
+        ] {
+            assert!(has_password(address), "{address}");
+            let line = ["tollgate".into(), format!("--redis={address}").into()];
+            assert!(is_on_command_line(address, line.into_iter()));
+            assert!(!is_on_command_line(
+                address,
+                ["tollgate".into()].into_iter()
+            ));
+        }
+        assert!(!has_password("redis://a:1") && !has_password("redis://me@a:1"));
     }
 
     #[test]

@@ -66,7 +66,12 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
             refuse(handler, stream, &reserved).await?;
             return Ok(None);
         }
-        let (consumed, sent, delayed) = answer_round(handler, stream, input, peer, output).await?;
+        let (answered, sent) = answer_round(handler, stream, input, peer, output).await?;
+        let AnsweredInput {
+            consumed,
+            delayed,
+            is_closing,
+        } = answered;
         let rest = input.get(consumed..).unwrap_or_default().to_vec();
         let now = output.get(sent.sent..).unwrap_or_default();
         let held = rest.len().saturating_add(now.len());
@@ -86,6 +91,9 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
             Some(mut unsent) => unsent.send(stream, handler.counters()).await?,
             None => Vec::new(),
         };
+        if is_closing {
+            return Ok(None);
+        }
         if !rest.is_empty() || !more.is_empty() {
             return Ok(Some(([rest, more].concat(), reserved)));
         }
@@ -97,23 +105,24 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Answers all plain requests of the input. When many replies are waiting, they are sent before more requests are answered: a
-/// short request may have a long reply. Returns how much of the input was answered, how much of the output was sent, and the
-/// delayed response.
+/// short request may have a long reply. Returns what was answered, and how much of the output was sent.
 async fn answer_round<A: HttpHandler, S: AsyncWrite + Unpin>(
     handler: &A,
     stream: &mut S,
     input: &[u8],
     peer: &Peer,
     output: &mut Vec<u8>,
-) -> io::Result<(usize, SendProgress, Option<DelayedResponse>)> {
+) -> io::Result<(AnsweredInput, SendProgress)> {
     let mut consumed = 0_usize;
     loop {
         let rest = input.get(consumed..).unwrap_or_default();
-        let (answered, delayed) = answer_pipelined(handler, rest, peer, output).await;
-        consumed = consumed.saturating_add(answered);
+        let mut answered = answer_pipelined(handler, rest, peer, output).await;
+        consumed = consumed.saturating_add(answered.consumed);
+        answered.consumed = consumed;
         let sent = poll_fn(|context| Poll::Ready(send_available(stream, context, output))).await?;
-        if output.len() < MAX_UNSENT_LEN || !sent.is_flushed || delayed.is_some() {
-            return Ok((consumed, sent, delayed));
+        let is_last = answered.is_closing || answered.delayed.is_some();
+        if output.len() < MAX_UNSENT_LEN || !sent.is_flushed || is_last {
+            return Ok((answered, sent));
         }
         output.clear();
     }
@@ -217,6 +226,15 @@ async fn wait_for_delay<S: AsyncRead + Unpin>(
     .await
 }
 
+/// What [`answer_pipelined`] did.
+struct AnsweredInput {
+    /// The bytes of the answered requests.
+    consumed: usize,
+    delayed: Option<DelayedResponse>,
+    /// Whether the last response closes the connection.
+    is_closing: bool,
+}
+
 /// A response that is delayed.
 #[derive(Default)]
 struct DelayedResponse {
@@ -238,21 +256,25 @@ fn poll_read<S: AsyncRead + Unpin>(
     Poll::Ready(Ok((filled > 0).then(|| buffers.with_filled(filled, keep))))
 }
 
-/// Answers the plain requests at the start of the input and returns how many bytes they had. It stops after a delayed response,
-/// and when the replies are long.
+/// Answers the plain requests at the start of the input. It stops after a response that is delayed or closes the connection, and
+/// when the replies are long.
 async fn answer_pipelined<A: HttpHandler>(
     handler: &A,
     input: &[u8],
     peer: &Peer,
     out: &mut Vec<u8>,
-) -> (usize, Option<DelayedResponse>) {
-    let mut consumed = 0_usize;
+) -> AnsweredInput {
+    let mut answered = AnsweredInput {
+        consumed: 0,
+        delayed: None,
+        is_closing: false,
+    };
     let mut now = None;
     while out.len() < MAX_UNSENT_LEN
-        && let Some(rest @ [_, ..]) = input.get(consumed..)
+        && let Some(rest @ [_, ..]) = input.get(answered.consumed..)
         && let Some(request) = parse_request(rest, handler)
     {
-        consumed = consumed.saturating_add(request.len);
+        answered.consumed = answered.consumed.saturating_add(request.len);
         let request = HttpRequest {
             method: &request.method,
             path: request.path,
@@ -264,22 +286,23 @@ async fn answer_pipelined<A: HttpHandler>(
         let mut reply = handle_or_500(handler, &request).await;
         let wait = reply.delay();
         let now = *now.get_or_insert_with(Instant::now);
+        answered.is_closing = reply.is_closing();
         if wait.is_zero() {
             drop(write_and_take_permit(&mut reply, now, out));
         } else {
             let mut bytes = Vec::new();
             let wait_permit = write_and_take_permit(&mut reply, now, &mut bytes);
-            return (
-                consumed,
-                Some(DelayedResponse {
-                    wait,
-                    bytes,
-                    wait_permit,
-                }),
-            );
+            answered.delayed = Some(DelayedResponse {
+                wait,
+                bytes,
+                wait_permit,
+            });
+        }
+        if answered.is_closing || answered.delayed.is_some() {
+            break;
         }
     }
-    (consumed, None)
+    answered
 }
 
 /// Writes a response and returns its wait permit, which has to live until the response is sent.
