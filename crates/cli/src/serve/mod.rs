@@ -244,8 +244,9 @@ fn restore_api(
         process,
     } = StateSetup::load(options)?;
     let secret = secret.or(process.as_ref().map(ProcessState::secret));
-    let app = build_api(options, initial, secret)?.with_buffers(Arc::clone(buffers));
-    let app = app.with_drain_signal(drain_signal.clone());
+    let app = build_api(options, initial, secret)?
+        .with_buffers(Arc::clone(buffers))
+        .with_drain_signal(drain_signal.clone());
     if let Some(process) = process {
         app.envoy().restore(process);
     }
