@@ -6,6 +6,7 @@
 //! Must not know: which fuzzer calls it.
 
 pub mod address;
+pub mod path;
 pub mod policy;
 pub mod snapshot;
 

@@ -10,7 +10,7 @@ use tollgate_files::read_regular;
 use crate::model::Policy;
 use crate::source::{
     Diagnostic, Diagnostics, MAX_BYTES, SourceFormat, SourceLocation, SourceNode, SourceValue,
-    parse,
+    Warnings, parse,
 };
 
 /// Reads and checks a policy.
@@ -29,11 +29,35 @@ use crate::source::{
 /// # Errors
 /// All diagnostics of the policy.
 pub fn load(text: &str, file_name: &str, format: SourceFormat) -> Result<Policy, Diagnostics> {
+    load_with_warnings(text, file_name, format).map(|(policy, _)| policy)
+}
+
+/// Reads and checks a policy, and finds what its author probably did not intend.
+///
+/// ```
+/// use tollgate_policy::load_with_warnings;
+/// use tollgate_policy::source::SourceFormat;
+///
+/// let text = "exempt: [{ header.x-staff: yes }]\nlimits: [{ name: everyone, rate: 100/s }]\n";
+/// let (_, warnings) = load_with_warnings(text, "policy.yaml", SourceFormat::Yaml).unwrap();
+/// assert!(warnings.render(false).starts_with("warning: policy.yaml:1:12: `exempt` depends on"));
+/// ```
+///
+/// # Errors
+/// All diagnostics of the policy.
+pub fn load_with_warnings(
+    text: &str,
+    file_name: &str,
+    format: SourceFormat,
+) -> Result<(Policy, Warnings), Diagnostics> {
     let mut tree = parse(text, format).map_err(|list| Diagnostics::new(file_name, text, list))?;
     if format != SourceFormat::Yaml {
         unquote_presence_words(&mut tree);
     }
-    crate::read::read_policy(&tree).map_err(|list| Diagnostics::new(file_name, text, list))
+    let policy =
+        crate::read::read_policy(&tree).map_err(|list| Diagnostics::new(file_name, text, list))?;
+    let warnings = Warnings::new(file_name, text, crate::warn::find_warnings(&policy));
+    Ok((policy, warnings))
 }
 
 /// Reads and checks a policy file. The file extension selects the format.

@@ -27,7 +27,9 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tollgate_server::admin::AdminApi;
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
-use tollgate_server::listen::{DrainOutcome, ListenerLimits, ShutdownSignal, ShutdownTrigger};
+use tollgate_server::listen::{
+    BufferBudget, DrainOutcome, ListenerLimits, ShutdownSignal, ShutdownTrigger,
+};
 use tollgate_server::resp::{self, RespLimits, RespServer};
 use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_service::reload::{FileWatcher, ReloadHandle, WatchTiming};
@@ -58,12 +60,13 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let (runtime, admin_runtime) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
     let fleet = fleet::connect(options, secret, &runtime)?;
-    let (app, throttle, state_file) = restore_api(options, secret, &drain_signal)?;
+    let buffers = Arc::new(BufferBudget::new(options.capacity.max_buffered_bytes));
+    let (app, throttle, state_file) = restore_api(options, secret, &drain_signal, &buffers)?;
     app.metrics().expose_dropped_log_lines(dropped_lines);
     let tls = TlsSetup::open(&options.tls)?;
     // Watches the policy file until this function returns.
     let _watch = app.envoy().reloader().map(watch_policy).transpose()?;
-    let mut resp = RespServer::new(throttle)?;
+    let mut resp = RespServer::new(throttle)?.with_buffers(Arc::clone(&buffers));
     if let Some(fleet) = &fleet {
         app.join(fleet.shared.fleet());
         resp = resp.with_fleet(Arc::clone(fleet.shared.fleet()));
@@ -87,7 +90,9 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(fleet) = &fleet {
         admin = admin.with_fleet(Arc::clone(&fleet.membership));
     }
-    let grpc = GrpcServer::new(Arc::clone(app.envoy())).with_drain_signal(drain_signal.clone());
+    let grpc = GrpcServer::new(Arc::clone(app.envoy()))
+        .with_buffers(buffers)
+        .with_drain_signal(drain_signal.clone());
     let grpc = Arc::new(grpc);
     let admin = admin
         .with_resp(Arc::clone(&resp))
@@ -227,6 +232,7 @@ fn restore_api(
     options: &Options,
     secret: Option<Secret>,
     drain_signal: &ShutdownSignal,
+    buffers: &Arc<BufferBudget>,
 ) -> Result<RestoredApi, Box<dyn Error>> {
     let StateSetup {
         file,
@@ -235,7 +241,8 @@ fn restore_api(
         process,
     } = StateSetup::load(options)?;
     let secret = secret.or(process.as_ref().map(ProcessState::secret));
-    let app = build_api(options, initial, secret)?.with_drain_signal(drain_signal.clone());
+    let app = build_api(options, initial, secret)?.with_buffers(Arc::clone(buffers));
+    let app = app.with_drain_signal(drain_signal.clone());
     if let Some(process) = process {
         app.envoy().restore(process);
     }
@@ -259,7 +266,10 @@ fn build_api(
 ) -> Result<HttpApi<SystemClock>, Box<dyn Error>> {
     let secret = secret.unwrap_or_else(Secret::random);
     let app = match &options.config {
-        Some(path) => HttpApi::from_file_with_state(path, initial, secret),
+        Some(path) => {
+            let envoy = options.envoy.to_envoy_options();
+            HttpApi::from_file_with_state(path, initial, secret, envoy)
+        }
         None => HttpApi::with_state(&demo_policy()?, initial, secret),
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
@@ -268,6 +278,14 @@ fn build_api(
             other => other.into(),
         }
     })?;
+    if let Some(flag) = options.envoy.first_given()
+        && !app.envoy().is_by_files()
+    {
+        return Err(format!(
+            "{flag}: it is only for files of envoyproxy/ratelimit, and --config names none"
+        )
+        .into());
+    }
     let app = app
         .with_dialects(options.headers)
         .with_max_waiting(options.capacity.max_waiting)

@@ -3,12 +3,14 @@
 //! Must not know: what the settings do.
 
 mod capacity;
+mod envoy;
 mod fleet;
 mod secrets;
 mod state;
 mod tls;
 
 pub(crate) use capacity::{CapacityOptions, DrainOptions};
+pub(crate) use envoy::EnvoyFileOptions;
 pub(crate) use fleet::FleetOptions;
 pub(crate) use secrets::{SecretFiles, read_at_startup, read_secret, read_variable};
 pub(crate) use state::StateOptions;
@@ -115,6 +117,8 @@ pub(crate) struct Options {
     pub(super) state: StateOptions,
     #[command(flatten)]
     pub(super) drain: DrainOptions,
+    #[command(flatten)]
+    pub(super) envoy: EnvoyFileOptions,
 }
 
 /// The variable of `--headers`.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use tollgate_core::Nanos;
 use tollgate_engine::Engine;
-use tollgate_envoy::EnvoyService;
 use tollgate_envoy::config::EnvoyPolicy;
 use tollgate_envoy::engine::is_envoy_config_path;
 use tollgate_envoy::rlqs::QuotaBounds;
+use tollgate_envoy::{EnvoyOptions, EnvoyService};
 use tollgate_files::FileWorker;
 use tollgate_fleet::Fleet;
 use tollgate_http::{Dialects, TrustedProxies};
@@ -24,7 +24,7 @@ use tollgate_store::{Clock, MemoryStore};
 use crate::http::forward_auth::Gateways;
 use crate::http::welcome::{envoy_welcome, policy_welcome};
 use crate::listen::counters::ListenerCounters;
-use crate::listen::{LocalEndpoint, ShutdownSignal};
+use crate::listen::{BufferBudget, LocalEndpoint, ShutdownSignal};
 
 /// The HTTP API of a rate limit service.
 #[derive(Debug)]
@@ -36,6 +36,7 @@ pub struct HttpApi<C> {
     /// Triggers when load balancers should stop sending requests here.
     drain_signal: Option<ShutdownSignal>,
     counters: ListenerCounters,
+    buffers: Arc<BufferBudget>,
 }
 
 /// The name of [`HttpApi`] before version 0.2. It will be removed in the next release.
@@ -83,16 +84,19 @@ impl<C: Clock> HttpApi<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        Self::from_file_with_state(path, InitialState::empty(keys, clock)?, secret)
+        let options = EnvoyOptions::default();
+        Self::from_file_with_state(path, InitialState::empty(keys, clock)?, secret, options)
     }
 
-    /// Like [`from_file`](Self::from_file), with the state of an earlier process.
+    /// Like [`from_file`](Self::from_file), with the state of an earlier process, and with options for envoyproxy/ratelimit
+    /// configuration. A policy file ignores the options.
     ///
     /// All errors of the file.
     pub fn from_file_with_state(
         path: &Path,
         state: InitialState<C>,
         secret: Secret,
+        options: EnvoyOptions,
     ) -> Result<Self, InvalidService> {
         let asked = path.to_owned();
         let kind = FileWorker::new("read").run(move || is_envoy_config_path(&asked));
@@ -105,6 +109,7 @@ impl<C: Clock> HttpApi<C> {
         Ok(Self::from_envoy_service(EnvoyService::from_path(
             Arc::new(service),
             path,
+            options,
         )?))
     }
 
@@ -139,6 +144,7 @@ impl<C: Clock> HttpApi<C> {
             gateways: Gateways::new(TrustedProxies::default()),
             drain_signal: None,
             counters: ListenerCounters::default(),
+            buffers: Arc::default(),
         }
     }
 
@@ -160,6 +166,19 @@ impl<C: Clock> HttpApi<C> {
     pub fn with_drain_signal(mut self, drain_signal: ShutdownSignal) -> Self {
         self.drain_signal = Some(drain_signal);
         self
+    }
+
+    /// Shares this buffer budget with other listeners.
+    #[must_use]
+    pub fn with_buffers(mut self, buffers: Arc<BufferBudget>) -> Self {
+        self.buffers = buffers;
+        self
+    }
+
+    /// The bytes buffered for clients.
+    #[must_use]
+    pub const fn buffers(&self) -> &Arc<BufferBudget> {
+        &self.buffers
     }
 
     /// The service that decides.

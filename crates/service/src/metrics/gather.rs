@@ -55,6 +55,9 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
             .add_nanos(&[], age.as_nanos());
     }
     write_listeners(&mut page, from.listeners);
+    let (buffered, most) = from.buffered_bytes;
+    page.family(&families::BUFFERED_BYTES).add(&[], buffered);
+    page.family(&families::MAX_BUFFERED_BYTES).add(&[], most);
     write_certificate(&mut page, from.certificate);
     write_policy(&mut page, from.generation, from.files.as_ref());
     write_operators(&mut page, &engine.control().operator_state());
@@ -196,7 +199,7 @@ fn write_saturation(page: &mut MetricsPage, saturation: &Saturation) {
 }
 
 fn write_listeners(page: &mut MetricsPage, listeners: Listeners<'_>) {
-    let families: [(MetricFamily, Getter<ListenerCounts>); 8] = [
+    let families: [(MetricFamily, Getter<ListenerCounts>); 10] = [
         (families::CONNECTIONS, |counts| counts.open),
         (families::CONNECTIONS_ACCEPTED, |counts| counts.accepted),
         (families::CONNECTIONS_REFUSED, |counts| {
@@ -210,6 +213,8 @@ fn write_listeners(page: &mut MetricsPage, listeners: Listeners<'_>) {
         (families::FAILED_HANDSHAKES, |counts| {
             counts.failed_handshakes
         }),
+        (families::BUFFER_REFUSALS, |counts| counts.refused_buffers),
+        (families::FLOODS, |counts| counts.floods),
         (families::PANICS, |counts| counts.panics),
     ];
     for (family, value) in &families {

@@ -40,6 +40,9 @@ pub trait Reloadable: Send + Sync {
     /// The compiled rules.
     type Rules;
 
+    /// How files are compiled.
+    type Options;
+
     /// Reads the file or the files at a path.
     ///
     /// # Errors
@@ -57,7 +60,11 @@ pub trait Reloadable: Send + Sync {
         sources: Sources,
         path: &Path,
         secret: [u8; 16],
+        options: &Self::Options,
     ) -> Result<Self::Rules, Vec<Diagnostics>>;
+
+    /// How the files of this engine are compiled.
+    fn options(&self) -> &Self::Options;
 
     /// Replaces the rules. Returns the number of the new generation.
     ///
@@ -190,12 +197,13 @@ impl<E: Reloadable> Reloader<E> {
     pub fn open(
         path: &Path,
         secret: [u8; 16],
+        options: &E::Options,
         make: impl FnOnce(E::Rules) -> Result<E, LimitIdsExhausted>,
     ) -> Result<Self, Vec<Diagnostics>> {
         let worker = FileWorker::new("read");
         let sources = read_on(&worker, path, E::read)?;
         let (files, hash) = (sources.len(), E::fingerprint(&sources, secret));
-        let rules = E::compile(sources, path, secret)?;
+        let rules = E::compile(sources, path, secret, options)?;
         let engine =
             make(rules).map_err(|error| vec![whole_file_problem(path, &error.to_string())])?;
         let status = FileStatus::new(engine.generation(), engine.now(), hash);
@@ -270,7 +278,7 @@ impl<E: Reloadable> Reloader<E> {
             }
         };
         let before = self.engine.limit_names();
-        let compiled = E::compile(sources, &self.path, self.secret);
+        let compiled = E::compile(sources, &self.path, self.secret, self.engine.options());
         let swapped = compiled.and_then(|rules| {
             let swapped = self.engine.swap(rules);
             swapped.map_err(|error| vec![whole_file_problem(&self.path, &error.to_string())])

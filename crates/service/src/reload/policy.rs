@@ -45,7 +45,7 @@ impl<S: StateStore> PolicyReloader<S> {
         store: S,
         limit_ids: &LimitIdAllocator,
     ) -> Result<Self, Vec<Diagnostics>> {
-        Self::open(path, secret, |(policy, rules)| {
+        Self::open(path, secret, &(), |(policy, rules)| {
             let engine = Engine::with_limit_ids(rules, store, limit_ids)?;
             let generation = engine.generation().number();
             Ok(PolicyEngine {
@@ -73,6 +73,7 @@ impl<S> PolicyEngine<S> {
 
 impl<S: StateStore> Reloadable for PolicyEngine<S> {
     type Rules = (Policy, Rules);
+    type Options = ();
 
     fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>> {
         match read_path(path) {
@@ -89,9 +90,14 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
         sources: Sources,
         path: &Path,
         secret: [u8; 16],
+        (): &(),
     ) -> Result<(Policy, Rules), Vec<Diagnostics>> {
         let bytes = sources.into_iter().flat_map(|(_, bytes)| bytes).collect();
         compile(bytes, path, secret).map_err(|problems| vec![problems])
+    }
+
+    fn options(&self) -> &() {
+        &()
     }
 
     fn swap(&self, (policy, rules): (Policy, Rules)) -> Result<u64, LimitIdsExhausted> {

@@ -86,6 +86,7 @@ struct HungEngine;
 
 impl Reloadable for HungEngine {
     type Rules = ();
+    type Options = ();
 
     fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>> {
         let hung = HUNG.lock().unwrap().take();
@@ -99,8 +100,12 @@ impl Reloadable for HungEngine {
         Fingerprint(secret)
     }
 
-    fn compile(_: Sources, _: &Path, _: [u8; 16]) -> Result<(), Vec<Diagnostics>> {
+    fn compile(_: Sources, _: &Path, _: [u8; 16], (): &()) -> Result<(), Vec<Diagnostics>> {
         Ok(())
+    }
+
+    fn options(&self) -> &() {
+        &()
     }
 
     fn swap(&self, (): ()) -> Result<u64, LimitIdsExhausted> {
@@ -125,7 +130,7 @@ impl Reloadable for HungEngine {
 #[test]
 fn s40_while_a_read_hangs_the_status_answers_and_further_reloads_say_so() {
     let mut reloader =
-        Reloader::open(Path::new("policy.yaml"), [7; 16], |()| Ok(HungEngine)).unwrap();
+        Reloader::open(Path::new("policy.yaml"), [7; 16], &(), |()| Ok(HungEngine)).unwrap();
     reloader.worker = FileWorker::with_deadline("read", Duration::from_millis(50));
     let reloader = Arc::new(reloader);
     let (release, hung): (SyncSender<()>, _) = sync_channel(1);
