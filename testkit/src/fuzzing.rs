@@ -8,6 +8,7 @@
 pub mod address;
 pub mod path;
 pub mod policy;
+pub mod snapshot;
 
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, Op, State};

@@ -8,8 +8,10 @@
 )]
 #![cfg(unix)]
 
+mod alerts;
 mod all_commands;
 mod check;
+mod clients;
 mod documentation;
 mod envoy;
 mod examples;
@@ -24,5 +26,6 @@ mod scenarios;
 mod serve;
 mod shipped_policies;
 mod tls;
+mod unfinished_bodies;
 mod unread_output;
 mod with_peers;
