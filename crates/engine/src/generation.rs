@@ -73,8 +73,8 @@ pub(crate) struct MeterState {
     /// The meter's quota, if it depends neither on the request nor on the key.
     pub(crate) only_quota: Option<QuotaRef>,
     pub(crate) is_concurrency: bool,
-    /// Whether another rule uses the same states.
-    pub(crate) is_shared: bool,
+    /// The other rules that use the same states.
+    pub(crate) sharers: Box<[usize]>,
     /// How long a denial may be cached.
     pub(crate) denial_caching: DenialCaching,
 }
@@ -261,9 +261,11 @@ impl Generation {
             retired,
             table,
         } = table.assign(&requests, now)?;
-        let mut uses: HashMap<LimitId, usize> = HashMap::new();
-        for id in &ids {
-            *uses.entry(*id).or_default() += 1;
+        let mut users: HashMap<LimitId, Vec<usize>> = HashMap::new();
+        let meters = rules.rules().iter().enumerate();
+        let owners = meters.flat_map(|(index, rule)| rule.meters.iter().map(move |_| index));
+        for (id, owner) in ids.iter().zip(owners) {
+            users.entry(*id).or_default().push(owner);
         }
         let mut ids = ids.into_iter();
         let mut key_specs = KeySpecIndex::default();
@@ -278,8 +280,9 @@ impl Generation {
                 let slot_key = rules
                     .colocation_part(meter_ref)
                     .map(|part| key_specs.slot_index_of(part));
-                let is_shared = uses.get(&id).is_some_and(|uses| *uses > 1);
-                MeterState::new(rule, meter, (id, key, slot_key), is_shared)
+                let users = users.get(&id).map_or(&[][..], |users| users);
+                let sharers = users.iter().copied().filter(|user| *user != index);
+                MeterState::new(rule, meter, (id, key, slot_key), sharers.collect())
             });
             LimitEntry {
                 meters: state.collect(),
@@ -321,7 +324,7 @@ impl MeterState {
         rule: &Rule,
         meter: &Meter,
         (id, key, slot_key): (LimitId, u32, Option<u32>),
-        is_shared: bool,
+        sharers: Box<[usize]>,
     ) -> Self {
         let identified = |limit: Limit| IdentifiedLimit { id, limit };
         let may_wait = matches!(
@@ -352,7 +355,7 @@ impl MeterState {
             queueing_quotas: queueing,
             queueing_options,
             is_concurrency,
-            is_shared,
+            sharers,
             denial_caching: denial_caching(rule, is_concurrency),
         }
     }

@@ -30,6 +30,7 @@ mod rate_limit_fields;
 pub mod redis;
 mod reservation;
 mod sleeper;
+mod snapshot;
 #[cfg(feature = "tokio")]
 mod until_ready;
 mod wait;
@@ -49,6 +50,7 @@ pub use limits::{IntoLimit, Limits, MAX_LIMITS, TokenBucketLimit, WithUnit};
 pub use rate_limit_fields::RateLimitFields;
 pub use reservation::Reservation;
 pub use sleeper::Sleeper;
+pub use snapshot::RestoreError;
 
 #[expect(deprecated, reason = "the former names are exported for one release")]
 pub use deprecated::{
@@ -61,5 +63,6 @@ pub use tollgate_core::{
     SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 pub use tollgate_store::{
-    Clock, InvalidSize, ManualClock, StoreError, StoreErrorKind, StoreUsage, SystemClock,
+    Clock, InvalidSize, ManualClock, SnapshotError, StoreError, StoreErrorKind, StoreUsage,
+    SystemClock,
 };

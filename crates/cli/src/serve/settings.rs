@@ -3,13 +3,19 @@
 //! Must not know: what the settings do.
 
 mod capacity;
+mod envoy;
 mod fleet;
 mod secrets;
+mod state;
 mod tls;
 
 pub(crate) use capacity::{CapacityOptions, DrainOptions};
+pub(crate) use envoy::EnvoyFileOptions;
 pub(crate) use fleet::{FleetOptions, PASSWORD_VARIABLE};
-pub(crate) use secrets::{FLEET_SECRET, RESP_PASSWORD, SecretFiles, read_secret, read_variable};
+pub(crate) use secrets::{
+    FLEET_SECRET, RESP_PASSWORD, SecretFiles, read_at_startup, read_secret, read_variable,
+};
+pub(crate) use state::StateOptions;
 pub(crate) use tls::{TlsListener, TlsOptions};
 
 use std::path::{Path, PathBuf};
@@ -123,7 +129,11 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(super) secrets: SecretFiles,
     #[command(flatten)]
+    pub(super) state: StateOptions,
+    #[command(flatten)]
     pub(super) drain: DrainOptions,
+    #[command(flatten)]
+    pub(super) envoy: EnvoyFileOptions,
 }
 
 /// The variable of `--config`.

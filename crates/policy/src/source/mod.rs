@@ -11,6 +11,7 @@ mod render;
 mod toml;
 mod warnings;
 mod yaml;
+mod yaml_anchors;
 mod yaml_errors;
 
 use std::path::Path;
@@ -32,7 +33,7 @@ pub const MAX_NODES: usize = 200_000;
 /// The format of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SourceFormat {
-    /// YAML 1.2, without anchors, aliases, tags and merge keys.
+    /// YAML 1.2 with anchors, aliases and merge keys, without tags.
     Yaml,
     /// TOML 1.0.
     Toml,
