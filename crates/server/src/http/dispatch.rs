@@ -192,6 +192,17 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
     }
 }
 
+fn no_endpoint(path: &str) -> HttpResponse {
+    let detail = match path {
+        // Where most programs have them.
+        "/metrics" => {
+            "metrics are on the admin listener, by default http://127.0.0.1:8088/metrics; see --listen-admin".to_owned()
+        }
+        _ => format!("there is no endpoint at {:?}", echo(path.as_bytes())),
+    };
+    HttpResponse::status_problem(StatusCode::NOT_FOUND, detail)
+}
+
 /// Refuses what a web page of another site can make a browser send, if it would change something. Forward-auth endpoints get
 /// the fields of the request that the gateway holds, so they are not asked.
 fn reject_cross_site(route: &ApiRoute, request: &HttpRequest<'_>) -> Result<(), HttpResponse> {
@@ -213,17 +224,6 @@ fn reject_cross_site(route: &ApiRoute, request: &HttpRequest<'_>) -> Result<(), 
         return Err(HttpResponse::status_problem(StatusCode::FORBIDDEN, detail));
     }
     Ok(())
-}
-
-fn no_endpoint(path: &str) -> HttpResponse {
-    let detail = match path {
-        // Where most programs have them.
-        "/metrics" => {
-            "metrics are on the admin listener, by default http://127.0.0.1:8088/metrics; see --listen-admin".to_owned()
-        }
-        _ => format!("there is no endpoint at {:?}", echo(path.as_bytes())),
-    };
-    HttpResponse::status_problem(StatusCode::NOT_FOUND, detail)
 }
 
 fn bad_request(bad: &BadInput) -> HttpResponse {
