@@ -3,7 +3,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const tollgate = process.env.TOLLGATE_URL ?? "http://127.0.0.1:8080";
 const post = (path, body) =>
-  fetch(tollgate + path, { method: "POST", body: JSON.stringify(body), signal: AbortSignal.timeout(2000) });
+  fetch(tollgate + path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(2000),
+  });
 
 let answer, verdict;
 for (let attempt = 0; attempt < 5; attempt++) {

@@ -15,7 +15,7 @@ pub const LISTEN: &str = "127.0.0.1:8000";
 #[derive(Debug)]
 pub struct Nginx {
     /// Held until the end, which it brings about.
-    _process: Process,
+    process: Process,
     address: SocketAddr,
 }
 
@@ -35,6 +35,16 @@ impl Nginx {
         self.address
     }
 
+    /// Waits until its log has this text.
+    ///
+    /// # Panics
+    /// The text does not come.
+    pub fn until_it_says(&self, text: &str) {
+        self.process
+            .until_it_says(text)
+            .unwrap_or_else(|error| failed(&error));
+    }
+
     fn try_start(configuration: &str, address: SocketAddr) -> Result<Self, String> {
         let folder = TempFolder::new("nginx")?;
         let text = in_folder(folder.path(), address, configuration);
@@ -52,10 +62,7 @@ impl Nginx {
         let process = Process::start(&format!("nginx at {address}"), &mut command, folder)?;
         // The last thing it says before it serves; its sockets are open by then.
         process.until_it_says("event method")?;
-        Ok(Self {
-            _process: process,
-            address,
-        })
+        Ok(Self { process, address })
     }
 }
 

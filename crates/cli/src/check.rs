@@ -4,11 +4,13 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use tollgate_envoy::config::{self, InvalidFiles};
 use tollgate_policy::humanize::format_number;
 use tollgate_policy::model::Policy;
 use tollgate_policy::source::{Diagnostics, Warnings};
+use tollgate_policy::warning_kinds;
 
 use crate::input::{self, FileKind, InputOptions, SourceFile};
 use crate::json;
@@ -25,6 +27,16 @@ pub(crate) struct Options {
     /// Merge files of envoyproxy/ratelimit that have the same domain, like MERGE_DOMAIN_CONFIG
     #[arg(long)]
     merge_domains: bool,
+    /// Exit with 1 if there are warnings
+    #[arg(long)]
+    strict: bool,
+    /// Do not warn of this kind, which warnings name in brackets. May be repeated
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_parser = PossibleValuesParser::new(warning_kinds())
+    )]
+    allow: Vec<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -54,7 +66,7 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandErro
     for path in &options.files {
         match input::read(path, options.input) {
             Ok(source) if source.kind == FileKind::Envoy => envoy.push(source),
-            Ok(source) => results.push(check_native(path, &source)),
+            Ok(source) => results.push(check_native(path, &source, &options.allow)),
             Err(problems) => results.push(CheckResult {
                 files: vec![problems.file.to_string()],
                 kind: FileKind::Policy,
@@ -65,7 +77,13 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandErro
     if !envoy.is_empty() {
         results.push(check_envoy_files(&envoy, options.merge_domains));
     }
-    let is_valid = results.iter().all(|checked| checked.result.is_ok());
+    let is_accepted = |checked: &CheckResult| match &checked.result {
+        Ok(contents) => {
+            !options.strict || contents.warnings.as_ref().is_none_or(Warnings::is_empty)
+        }
+        Err(_) => false,
+    };
+    let is_valid = results.iter().all(is_accepted);
     if options.json {
         json::print_json(&check_report(is_valid, &results))?;
         return Ok(is_valid);
@@ -77,8 +95,13 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandErro
                 if let Some(warnings) = &contents.warnings {
                     print_error(&warnings.render(colour));
                 }
+                let refused = if is_accepted(checked) {
+                    ""
+                } else {
+                    "; refused by --strict because of the warnings"
+                };
                 print(&format!(
-                    "{}: {}\n",
+                    "{}: {}{refused}\n",
                     checked.files.join(", "),
                     contents.summary
                 ))?;
@@ -91,7 +114,7 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandErro
     Ok(is_valid)
 }
 
-fn check_native(path: &Path, source: &SourceFile) -> CheckResult {
+fn check_native(path: &Path, source: &SourceFile, allow: &[String]) -> CheckResult {
     let result = match source.kind {
         FileKind::Tests => policy_tests::check(path, source).map(|tests| FileContents {
             limits: None,
@@ -105,7 +128,7 @@ fn check_native(path: &Path, source: &SourceFile) -> CheckResult {
                 limits: Some(policy.limits.len()),
                 tests: None,
                 summary: summary(&policy),
-                warnings: Some(warnings),
+                warnings: Some(warnings.without_kinds(allow)),
             }),
     };
     CheckResult {

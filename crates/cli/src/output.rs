@@ -43,7 +43,7 @@ pub(crate) enum Color {
 impl Color {
     /// Whether to color the output to stdout.
     pub(crate) fn is_enabled_on_stdout(self) -> bool {
-        self.is_enabled(io::stdout().is_terminal())
+        self.is_enabled(is_stdout_terminal())
     }
 
     /// Whether to colour what goes to stderr.
@@ -64,6 +64,11 @@ impl Color {
             Self::Auto => is_terminal && no_color.is_empty() && term != "dumb",
         }
     }
+}
+
+/// Whether a person reads stdout.
+pub(crate) fn is_stdout_terminal() -> bool {
+    io::stdout().is_terminal()
 }
 
 /// Writes to stdout. A closed pipe, for example by `head`, is not an error.

@@ -44,6 +44,7 @@ fn page(serve: &Command) -> String {
 fn settings(serve: &Command) -> impl Iterator<Item = &Arg> {
     serve
         .get_arguments()
+        .filter(|argument| !argument.is_hide_set())
         .filter(|argument| !matches!(argument.get_id().as_str(), "help" | "color"))
 }
 

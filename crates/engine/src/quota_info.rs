@@ -54,35 +54,22 @@ impl<'a> QuotaInfo<'a> {
         self.unit
     }
 
-    /// The time in which the quota refills completely, as the policy states it.
-    ///
-    /// A bucket's interval is rounded up to whole nanoseconds, so 9 per second take 8 ns more than one second. Rounded
-    /// up to seconds that would be 2, so the excess is removed. Zero for concurrency limits and calendar months, which
-    /// have no fixed window.
+    /// The time in which the quota refills completely, as the policy states it: see [`TokenBucket::stated_window`]. Zero for
+    /// concurrency limits and calendar months, which have no fixed window.
     #[must_use]
     pub fn window(&self) -> Nanos {
-        let exact = self.refill_time.as_nanos();
-        let intervals = self.bucket.map_or(0, |bucket| {
-            let interval = bucket.interval().as_nanos();
-            exact.checked_div(interval).unwrap_or(0)
-        });
-        let excess = exact % Nanos::SECOND.as_nanos();
-        let is_rounding = excess < intervals;
-        Nanos::from_nanos(if is_rounding { exact - excess } else { exact })
+        let exact = self.refill_time;
+        self.bucket
+            .map_or(exact, |bucket| bucket.stated_window(exact))
     }
 
     /// The time to the next unit of an exhausted bucket. Zero for other algorithms: a window refills as a whole, and
     /// the release of a permit is unpredictable.
     #[must_use]
     pub fn time_to_next_unit(&self, status: &QuotaStatus) -> Nanos {
-        match self.bucket {
-            // The debt, minus the debt at which one more unit is admitted.
-            Some(bucket) if status.remaining == 0 => status
-                .reset_after
-                .saturating_add(bucket.interval())
-                .saturating_sub(self.refill_time),
-            _ => Nanos::ZERO,
-        }
+        self.bucket.map_or(Nanos::ZERO, |bucket| {
+            bucket.time_to_next_unit(self.refill_time, status)
+        })
     }
 }
 

@@ -21,6 +21,8 @@ pub mod schema;
 pub mod source;
 mod warn;
 
+pub use warn::warning_kinds;
+
 pub use load::{
     decode_utf8, load, load_bytes, load_path, load_with_warnings, read_path, read_text,
 };

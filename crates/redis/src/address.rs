@@ -3,6 +3,7 @@
 //! Must not know: connections, how each layout is used.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _};
@@ -10,6 +11,9 @@ use tollgate_store::{StoreError, StoreErrorKind};
 
 /// The largest number of servers in one address.
 const MAX_SERVERS: usize = 64;
+
+const UNKNOWN_SCHEME: &str = "its scheme is not known; the schemes are redis, redis+unix, redis+sentinel, redis+cluster and redis+shards, \
+     with rediss for TLS";
 
 /// The network address of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +77,9 @@ impl ParsedAddress {
     ///
     /// It is invalid. The error never quotes it, because it may contain a password.
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
+        if is_host_and_port(text) {
+            return Self::parse(&format!("redis://{text}"));
+        }
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let Some((plain, kind)) = scheme.split_once('+').filter(|(_, kind)| *kind != "unix") else {
             let (endpoint, template) = server(text)?;
@@ -82,7 +89,7 @@ impl ParsedAddress {
             });
         };
         if !matches!(plain, "redis" | "rediss" | "valkey" | "valkeys") {
-            return Err(invalid("its scheme is not known"));
+            return Err(invalid(UNKNOWN_SCHEME));
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, hosts) = match authority.rsplit_once('@') {
@@ -105,7 +112,7 @@ impl ParsedAddress {
             }
             "sentinel" => (26_379, after_master),
             "cluster" | "shards" => (6_379, path),
-            _ => return Err(invalid("its scheme is not known")),
+            _ => return Err(invalid(UNKNOWN_SCHEME)),
         };
         let mut servers = Vec::with_capacity(hosts.len());
         let mut template = None;
@@ -157,15 +164,26 @@ fn with_port(host: &str, port: u16) -> String {
     }
 }
 
+/// Whether it is `host:port` and nothing else. With a user, a list or a path it could mean several things.
+fn is_host_and_port(text: &str) -> bool {
+    let (host, port) = text.rsplit_once(':').unwrap_or_default();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let in_brackets = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let is_host = match in_brackets {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(is_name),
+    };
+    is_host && port.parse::<u16>().is_ok()
+}
+
 fn server(url: &str) -> Result<(Endpoint, ConnectionInfo), StoreError> {
     let info = url
         .into_connection_info()
         .map_err(|_may_quote: redis::RedisError| {
             // The error may quote the address, which may contain a password.
-            StoreError::new(
-                StoreErrorKind::BadRequest,
-                "the server's address is not valid",
-            )
+            invalid("write redis://host:port, or rediss://host:port for TLS")
         })?;
     let endpoint = match info.addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -220,6 +238,37 @@ mod tests {
                 ("c:3".to_owned(), tcp("c", 3)),
             ])
         );
+    }
+
+    /// `--redis localhost:6379` was refused with "the server's address is not valid" and nothing else.
+    #[test]
+    fn a_host_and_port_without_a_scheme_is_one_server_and_other_addresses_are_told_the_form() {
+        let read = |text| ParsedAddress::parse(text).unwrap().layout;
+        for (text, endpoint) in [
+            ("localhost:6379", tcp("localhost", 6379)),
+            ("10.0.0.1:7000", tcp("10.0.0.1", 7000)),
+            ("[::1]:7000", tcp("::1", 7000)),
+            ("redis-0.redis:6379", tcp("redis-0.redis", 6379)),
+        ] {
+            assert_eq!(read(text), AddressLayout::Single(endpoint), "{text}");
+        }
+        for text in [
+            "localhost",
+            "u:hidden@a:1",
+            "a:1,b:2",
+            "a:1/3",
+            ":6379",
+            "::1:7000",
+            "a:99999",
+        ] {
+            let error = ParsedAddress::parse(text).unwrap_err().to_string();
+            assert!(error.contains("write redis://host:port"), "{text}: {error}");
+            assert!(!error.contains("hidden"), "{error}");
+        }
+        let error = ParsedAddress::parse("redis+what://a:1")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("redis+cluster"), "{error}");
     }
 
     #[test]

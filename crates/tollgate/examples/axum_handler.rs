@@ -9,50 +9,29 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::{Error, Limiter, Nanos, Outcome, QuotaUnit};
-use tollgate_http::{QuotaPolicy, retry_after};
+use tollgate::{Error, Limiter};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The limiter and its `RateLimit-Policy` field.
-struct Limits {
-    limiter: Limiter,
-    policy: QuotaPolicy,
-}
-
-async fn hello(State(limits): State<Arc<Limits>>, headers: HeaderMap) -> Response {
+async fn hello(State(limiter): State<Arc<Limiter>>, headers: HeaderMap) -> Response {
     // In production use a verified key. A client may write anything into a header.
     let key = headers
         .get("x-api-key")
         .map_or(&b"anonymous"[..], HeaderValue::as_bytes);
-    let (outcome, status, mut response) = match limits.limiter.spend(key, 1) {
-        Ok(admission) => {
-            let status = admission.tightest().status();
-            (Outcome::Allow, status, "hello\n".into_response())
-        }
+    // The fields come from the limiter, so they cannot state another quota than it enforces.
+    let (fields, mut response) = match limiter.spend(key, 1) {
+        Ok(admission) => (admission.rate_limit_fields(), "hello\n".into_response()),
         Err(Error::Denied(denial)) => {
             let response = (StatusCode::TOO_MANY_REQUESTS, format!("{denial}\n"));
-            (denial.outcome(), denial.status(), response.into_response())
+            (denial.rate_limit_fields(), response.into_response())
         }
         // The key is too long, which is an error of the client and not a denial.
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     };
-    let fields = response.headers_mut();
-    let mut put = |name: &'static str, value: String| {
+    for (name, value) in fields.iter() {
         if let Ok(value) = HeaderValue::from_str(&value) {
-            fields.insert(name, value);
+            response.headers_mut().insert(name, value);
         }
-    };
-    put("ratelimit-policy", limits.policy.policy_field().to_owned());
-    // This bucket holds one unit, so the next unit is available when the bucket is full.
-    put(
-        "ratelimit",
-        limits
-            .policy
-            .limit_field(outcome, &status, status.reset_after),
-    );
-    if let Some(seconds) = retry_after(outcome) {
-        put("retry-after", seconds.to_string());
     }
     response
 }
@@ -69,13 +48,10 @@ async fn request(address: std::net::SocketAddr) -> Result<String, Failure> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let limits = Limits {
-        limiter: Limiter::per_minute(1).name("per-key").build()?,
-        policy: QuotaPolicy::new("per-key", 1, Nanos::MINUTE, QuotaUnit::Requests)?,
-    };
+    let limiter = Limiter::per_minute(1).name("per-key").build()?;
     let router = Router::new()
         .route("/", get(hello))
-        .with_state(Arc::new(limits));
+        .with_state(Arc::new(limiter));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let client = async {

@@ -13,6 +13,7 @@ use crate::active_limits::{ActiveLimit, ActiveLimits};
 use crate::error::Denial;
 use crate::limit_name::LimitName;
 use crate::limits::{Limits, MAX_LIMITS};
+use crate::rate_limit_fields::{RateLimitFields, StatedQuota};
 
 /// An admitted call: the charge and the status of every limit. A [peek](crate::Limiter::peek) returns it without a charge.
 ///
@@ -104,6 +105,16 @@ impl Admission {
             })
     }
 
+    /// The header fields of all limits.
+    #[must_use]
+    pub fn rate_limit_fields(&self) -> RateLimitFields {
+        let limits = self.limits_with_replies().map(|(limit, reply)| {
+            let quota = StatedQuota::new(&limit.identified.limit, &reply.status);
+            (limit.name.as_str(), quota, reply.outcome, reply.status)
+        });
+        RateLimitFields::new(Outcome::Allow, limits)
+    }
+
     /// The limit with the smallest fraction of its quota left. Report this one to clients.
     #[must_use]
     pub fn tightest(&self) -> LimitStatus<'_> {
@@ -142,12 +153,18 @@ impl Admission {
                 Outcome::Wait(wait) => wait,
                 _ => Nanos::ZERO,
             });
-        let (name, reply) = longest.map_or(
-            (LimitName::literal(Limits::UNNAMED), &StoreReply::EMPTY),
-            |(limit, reply)| (limit.name.clone(), reply),
-        );
-        Denial::new(name, cost, reply.outcome, reply.status)
+        denial_by(longest, cost)
     }
+}
+
+/// The denial by a limit, if there is one.
+pub(crate) fn denial_by(by: Option<(&ActiveLimit, &StoreReply)>, cost: u64) -> Denial {
+    let Some((limit, reply)) = by else {
+        let (name, reply) = (LimitName::literal(Limits::UNNAMED), StoreReply::EMPTY);
+        return Denial::new(name, cost, reply.outcome, reply.status);
+    };
+    Denial::new(limit.name.clone(), cost, reply.outcome, reply.status)
+        .by_limit(&limit.identified.limit)
 }
 
 /// The limit with the smallest fraction of its quota left.

@@ -12,14 +12,12 @@ use tollgate_store::{
 };
 
 use crate::active_limits::{ActiveLimit, ActiveLimits};
-use crate::admission::Admission;
+use crate::admission::{Admission, denial_by};
 use crate::batch_admission::BatchAdmission;
-use crate::error::{Denial, Error};
+use crate::error::Error;
 use crate::key::{AsKey, KeyTooLong};
-use crate::limit_name::LimitName;
 use crate::limit_table::LimitTable;
 use crate::limiter::Limiter;
-use crate::limits::Limits;
 use crate::operations::settlement_ops;
 
 /// One limiter with its key and cost, for [`check_all`]. Created by [`Limiter::for_key`].
@@ -203,11 +201,10 @@ impl<'a> LimiterBatch<'a> {
     ) -> Result<BatchAdmission, Error> {
         if !verdict.is_admitted() {
             let binding = verdict.binding().unwrap_or(0);
-            let (name, cost, reply) = self.limits().zip(replies).nth(binding).map_or(
-                (LimitName::literal(Limits::UNNAMED), 0, &StoreReply::EMPTY),
-                |((_, cost, limit), reply)| (limit.name.clone(), cost, reply),
-            );
-            return Err(Denial::new(name, cost, reply.outcome, reply.status).into());
+            let binding = self.limits().zip(replies).nth(binding);
+            let cost = binding.as_ref().map_or(0, |((_, cost, _), _)| *cost);
+            let binding = binding.map(|((_, _, limit), reply)| (limit, reply));
+            return Err(denial_by(binding, cost).into());
         }
         let mut rest = replies.iter();
         let parts = self.items.iter().map(|(_, cost, limits)| {

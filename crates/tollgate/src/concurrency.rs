@@ -170,7 +170,8 @@ impl<C: Clock> ConcurrencyLimiter<C> {
             return Ok(Permit { shared, key, id });
         }
         let name = self.shared.name.clone();
-        let denial = Denial::new(name, permits, reply.outcome, reply.status);
+        let denial = Denial::new(name, permits, reply.outcome, reply.status)
+            .by_limit(&self.shared.identified.limit);
         Err(Error::Denied(if self.shared.has_leases {
             denial
         } else {

@@ -10,11 +10,10 @@ use tollgate_store as store;
 use tollgate_store::{Clock, Op, QuotaCheck, Store as _, StoreError, StoreErrorKind, StoreReply};
 
 use crate::active_limits::{ActiveLimit, ActiveLimits};
-use crate::admission::Admission;
-use crate::error::{Denial, Error};
-use crate::limit_name::LimitName;
+use crate::admission::{Admission, denial_by};
+use crate::error::Error;
 use crate::limiter::LimiterInner;
-use crate::limits::{Limits, MAX_LIMITS};
+use crate::limits::MAX_LIMITS;
 
 impl<C: Clock> LimiterInner<C> {
     /// Decides on every limit, all or nothing, and returns the status of each.
@@ -113,9 +112,5 @@ pub(crate) fn denial(
     cost: u64,
 ) -> Error {
     let binding = list.iter().zip(replies).nth(verdict.binding().unwrap_or(0));
-    let (name, reply) = binding.map_or(
-        (LimitName::literal(Limits::UNNAMED), &StoreReply::EMPTY),
-        |(limit, reply)| (limit.name.clone(), reply),
-    );
-    Denial::new(name, cost, reply.outcome, reply.status).into()
+    denial_by(binding, cost).into()
 }

@@ -5,10 +5,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, Outcome, QuotaStatus};
 use tollgate_store::{KeyTooLong, StoreError};
 
 use crate::limit_name::LimitName;
+use crate::rate_limit_fields::{RateLimitFields, StatedQuota};
 
 /// A limit denied the call. No limit was charged.
 ///
@@ -32,6 +34,8 @@ pub struct Denial {
     cost: u64,
     retry_time: RetryTime,
     status: QuotaStatus,
+    /// What header fields state of the limit that denied.
+    quota: Option<StatedQuota>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +60,14 @@ impl Denial {
             cost,
             retry_time: when,
             status,
+            quota: None,
         }
+    }
+
+    /// The same denial by this limit.
+    pub(crate) fn by_limit(mut self, limit: &Limit) -> Self {
+        self.quota = Some(StatedQuota::new(limit, &self.status));
+        self
     }
 
     /// The same denial with an unknown retry time.
@@ -128,6 +139,29 @@ impl Denial {
             },
             RetryTime::After(_) | RetryTime::Never => self.status,
         }
+    }
+
+    /// The header fields of the limit that denied.
+    ///
+    /// ```
+    /// use tollgate::{Error, Limiter};
+    ///
+    /// let limiter = Limiter::per_minute(60).burst(1).name("per-key").build()?;
+    /// limiter.check("alice")?;
+    /// let Err(Error::Denied(denial)) = limiter.check("alice") else { panic!("one at once") };
+    /// let fields = denial.rate_limit_fields();
+    /// assert_eq!(fields.policy, r#""per-key";q=1;w=1"#);
+    /// assert_eq!(fields.limit, r#""per-key";r=0;t=1"#);
+    /// assert_eq!(fields.retry_after, Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn rate_limit_fields(&self) -> RateLimitFields {
+        let (outcome, status) = (self.outcome(), self.status());
+        let limit = self
+            .quota
+            .map(|quota| (self.limit(), quota, outcome, status));
+        RateLimitFields::new(outcome, limit.into_iter())
     }
 
     /// The denial as an [`Outcome`], for code that writes header fields or problem details.

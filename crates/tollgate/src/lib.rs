@@ -25,6 +25,7 @@ mod limit_table;
 mod limiter;
 mod limits;
 mod operations;
+mod rate_limit_fields;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod reservation;
@@ -46,6 +47,7 @@ pub use limit_name::LimitName;
 pub use limit_table::DEFAULT_KEYS;
 pub use limiter::Limiter;
 pub use limits::{IntoLimit, Limits, MAX_LIMITS, TokenBucketLimit, WithUnit};
+pub use rate_limit_fields::RateLimitFields;
 pub use reservation::Reservation;
 pub use sleeper::Sleeper;
 pub use snapshot::RestoreError;

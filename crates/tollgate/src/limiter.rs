@@ -14,8 +14,9 @@ use tollgate_store as store;
 use tollgate_store::{Clock, Op, StoreUsage, SystemClock};
 
 use crate::active_limits::{ActiveLimit, ActiveLimits, SingleBucket};
+use crate::admission::denial_by;
 use crate::builder::LimiterBuilder;
-use crate::error::{Denial, Error};
+use crate::error::Error;
 use crate::invalid::InvalidLimiter;
 use crate::key::AsKey;
 use crate::limit_name::LimitName;
@@ -288,9 +289,13 @@ impl<C: Clock> LimiterInner<C> {
                 Err(error) => return error,
             },
         };
-        let name = limits.list().first().map(|limit| limit.name.clone());
-        let name = name.unwrap_or(LimitName::literal(Limits::UNNAMED));
-        Denial::new(name, cost, outcome, status).into()
+        let reply = store::StoreReply {
+            outcome,
+            status,
+            ..store::StoreReply::EMPTY
+        };
+        let limit = limits.list().first();
+        denial_by(limit.map(|limit| (limit, &reply)), cost).into()
     }
 
     /// The current limits.

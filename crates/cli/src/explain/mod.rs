@@ -27,8 +27,8 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Also explain how a fleet stores the limits: Redis Cluster slots and round trips. Default: only if the policy sets
-    /// `fleet`, `colocate` or `consistency`
+    /// Also explain what a fleet does: over-admission, decisions without Redis, round trips and Redis Cluster slots. Default: only if the
+    /// policy sets `fleet`, `colocate`, `consistency` or `on_store_failure`
     #[arg(long)]
     fleet: bool,
     #[command(flatten)]

@@ -3,7 +3,7 @@
 //! Must not know: flags.
 
 use tollgate_policy::explain::{explain as explain_policy, explain_request};
-use tollgate_policy::model::{Consistency, Policy};
+use tollgate_policy::model::{Consistency, OnStoreFailure, Policy};
 use tollgate_policy::rules::Rules;
 use tollgate_policy::source::{Diagnostic, Diagnostics};
 
@@ -21,9 +21,8 @@ pub(super) fn explain(
     let Some(request) = arguments.to_request() else {
         let mut explanation = explain_policy(&policy).map_err(listed)?;
         let data = to_json(&explanation)?;
-        // Slots concern only a fleet on Redis Cluster.
         if !fleet && !mentions_fleet(&policy) {
-            explanation.slots.clear();
+            explanation = explanation.without_fleet();
         }
         let text = explanation.to_string();
         return Ok(RenderedExplanation { text, data });
@@ -38,8 +37,9 @@ pub(super) fn explain(
 /// Whether the policy has a setting that only a fleet uses.
 fn mentions_fleet(policy: &Policy) -> bool {
     policy.nodes.is_some()
-        || policy
-            .limits
-            .iter()
-            .any(|limit| limit.colocate.is_some() || limit.consistency.value != Consistency::Exact)
+        || policy.limits.iter().any(|limit| {
+            limit.colocate.is_some()
+                || limit.consistency.value != Consistency::Exact
+                || limit.on_store_failure != OnStoreFailure::Local
+        })
 }

@@ -17,6 +17,7 @@ mod startup_message;
 mod state;
 mod tls;
 mod tokens;
+mod variables;
 
 use std::error::Error;
 use std::io;
@@ -44,9 +45,10 @@ use exposure::warn_about_exposure;
 use service_manager::{READY, STOPPING, ServiceManager};
 pub(crate) use settings::Options;
 use signals::{StopSignals, reload_signal};
-use startup_message::{log_shutdown_totals, print_startup_message};
+use startup_message::{announce_start, log_shutdown_totals};
 use state::{StateSaver, StateSetup};
 use tls::TlsSetup;
+use variables::warn_about_variables;
 
 /// How long the end of the process waits for blocking tasks.
 const BLOCKING_TASK_TIMEOUT: Duration = Duration::from_millis(200);
@@ -55,7 +57,8 @@ const BLOCKING_TASK_TIMEOUT: Duration = Duration::from_millis(200);
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     // Dropped last: what happens until the end is written.
     let (dropped_lines, _flush) = logs::start(&options.logs)?;
-    settings::warn_about_former_variables();
+    warn_about_variables();
+    options.check()?;
     let (draining, drain_signal) = ShutdownTrigger::new();
     let (runtime, admin_runtime) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
@@ -203,7 +206,7 @@ async fn run(
     measuring.spawn(Arc::clone(app.saturation()).measure_runtime_delay());
     measuring.spawn(Arc::clone(app.service()).log_memory_pressure());
     measuring.spawn(Arc::<RateLimitService<_>>::clone(app.service()).run_watchdog());
-    print_startup_message(&app, &addresses);
+    announce_start(&app, options.policy_path(), &addresses);
     manager.notify(READY);
     tokio::select! {
         () = stop.next() => {}
@@ -241,8 +244,9 @@ fn restore_api(
         process,
     } = StateSetup::load(options)?;
     let secret = secret.or(process.as_ref().map(ProcessState::secret));
-    let app = build_api(options, initial, secret)?.with_buffers(Arc::clone(buffers));
-    let app = app.with_drain_signal(drain_signal.clone());
+    let app = build_api(options, initial, secret)?
+        .with_buffers(Arc::clone(buffers))
+        .with_drain_signal(drain_signal.clone());
     if let Some(process) = process {
         app.envoy().restore(process);
     }
@@ -265,7 +269,7 @@ fn build_api(
     secret: Option<Secret>,
 ) -> Result<HttpApi<SystemClock>, Box<dyn Error>> {
     let secret = secret.unwrap_or_else(Secret::random);
-    let app = match &options.config {
+    let app = match options.policy_path() {
         Some(path) => {
             let envoy = options.envoy.to_envoy_options();
             HttpApi::from_file_with_state(path, initial, secret, envoy)

@@ -11,20 +11,24 @@ mod tls;
 
 pub(crate) use capacity::{CapacityOptions, DrainOptions};
 pub(crate) use envoy::EnvoyFileOptions;
-pub(crate) use fleet::FleetOptions;
-pub(crate) use secrets::{SecretFiles, read_at_startup, read_secret, read_variable};
+pub(crate) use fleet::{FleetOptions, PASSWORD_VARIABLE};
+pub(crate) use secrets::{
+    FLEET_SECRET, RESP_PASSWORD, SecretFiles, read_at_startup, read_secret, read_variable,
+};
 pub(crate) use state::StateOptions;
 pub(crate) use tls::{TlsListener, TlsOptions};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::logs::LogSettings;
-use super::tokens::TokenFiles;
+use clap::builder::UnknownArgumentValueParser;
 use tollgate_core::Nanos;
 use tollgate_policy::grammar::parse_duration;
 use tollgate_server::listen::ListenAddress;
 use tollgate_server::{Dialects, TrustedProxies};
 use tollgate_service::MAX_RETRY_JITTER;
+
+use super::logs::LogSettings;
+use super::tokens::TokenFiles;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Listeners")]
@@ -36,9 +40,20 @@ pub(crate) struct Options {
         long,
         help_heading = "Policy",
         value_name = "FILE",
-        env = "TOLLGATE_CONFIG"
+        env = CONFIG
     )]
-    pub(super) config: Option<PathBuf>,
+    config: Option<PathBuf>,
+    /// The same as `--config`
+    #[arg(value_name = "FILE", hide = true)]
+    policy: Option<PathBuf>,
+    /// Catches the name that other servers have for `--listen`, to suggest ours.
+    #[arg(
+        long = "port",
+        id = "port",
+        hide = true,
+        value_parser = UnknownArgumentValueParser::suggest_arg("--listen").and_suggest("an address and a port, for example '--listen 127.0.0.1:8080'")
+    )]
+    _port: Option<String>,
     /// Address of the HTTP listener: IP and port (port 0 chooses a free port), `unix:` and a path, or `off`
     #[arg(
         long,
@@ -121,27 +136,50 @@ pub(crate) struct Options {
     pub(super) envoy: EnvoyFileOptions,
 }
 
+/// The variable of `--config`.
+const CONFIG: &str = "TOLLGATE_CONFIG";
 /// The variable of `--headers`.
-const HEADERS: &str = "TOLLGATE_HEADERS";
+pub(super) const HEADERS: &str = "TOLLGATE_HEADERS";
 /// Its former name. The next release does not read it.
-const FORMER_HEADERS: &str = "TOLLGATE_WORDS";
+pub(super) const FORMER_HEADERS: &str = "TOLLGATE_WORDS";
 
 /// The variable to read `--headers` from: the former one only if the new one is not set.
-fn headers_variable() -> &'static str {
+pub(super) fn headers_variable() -> &'static str {
     match (std::env::var_os(HEADERS), std::env::var_os(FORMER_HEADERS)) {
         (None, Some(_)) => FORMER_HEADERS,
         _ => HEADERS,
     }
 }
 
-/// Warns about variables that were renamed.
-pub(super) fn warn_about_former_variables() {
-    if headers_variable() == FORMER_HEADERS {
-        tracing::warn!(
-            former = FORMER_HEADERS,
-            new = HEADERS,
-            "variable was renamed; the next release ignores the former name"
-        );
+impl Options {
+    /// The policy file or directory; without one the demonstration policy is used. The command line wins over the variable.
+    pub(super) fn policy_path(&self) -> Option<&Path> {
+        self.policy.as_deref().or(self.config.as_deref())
+    }
+
+    /// Checks what single settings cannot show.
+    ///
+    /// # Errors
+    /// Two policies are named, or all listeners are off: then the process would run and answer nobody.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        let by_flag = self.config.as_ref().map(|path| path.as_os_str().to_owned());
+        if self.policy.is_some() && by_flag != std::env::var_os(CONFIG) {
+            return Err("two policies are named, one by --config; name one");
+        }
+        let is_off = |address: &ListenAddress| *address == ListenAddress::Off;
+        if [&self.listen, &self.listen_grpc, &self.listen_resp]
+            .into_iter()
+            .any(|address| !is_off(address))
+        {
+            return Ok(());
+        }
+        if is_off(&self.listen_admin) {
+            return Err(
+                "all listeners are off; set an address with --listen, --listen-grpc or --listen-resp",
+            );
+        }
+        tracing::warn!("only the admin listener is on; nobody can ask for decisions");
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tollgate_server::listen::ServerTls;
+use tollgate_server::listen::{ServerTls, TlsReload};
 use tollgate_service::reload::ReloadHandle;
 use tollgate_store::{Clock as _, SystemClock};
 
@@ -75,9 +75,12 @@ pub(super) fn reload_signal(
             let (reloader, tls) = (reloader.clone(), tls.clone());
             // A large policy takes time to compile and must not block a worker thread.
             let done = tokio::task::spawn_blocking(move || {
-                // The reloader logs the result.
+                // Both log what changed and what they refuse.
                 reloader.map(|reloader| reloader.reload_now());
-                tls.map(|tls| tls.reload_if_changed(SystemClock::new().now()));
+                let reloaded = tls.map(|tls| tls.reload_if_changed(SystemClock::new().now()));
+                if reloaded == Some(TlsReload::Unchanged) {
+                    tracing::info!("TLS files have not changed since they were last read");
+                }
             });
             if let Err(error) = done.await {
                 tracing::error!(%error, "reload failed; the old policy and certificates stay in use");

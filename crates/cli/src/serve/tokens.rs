@@ -11,8 +11,8 @@ use tollgate_server::admin::AdminTokens;
 use super::settings::{read_secret, read_variable};
 
 /// The variables with the tokens themselves.
-const READ_TOKEN_VARIABLE: &str = "TOLLGATE_ADMIN_READ_TOKEN";
-const OPERATE_TOKEN_VARIABLE: &str = "TOLLGATE_ADMIN_OPERATE_TOKEN";
+pub(super) const READ_TOKEN_VARIABLE: &str = "TOLLGATE_ADMIN_READ_TOKEN";
+pub(super) const OPERATE_TOKEN_VARIABLE: &str = "TOLLGATE_ADMIN_OPERATE_TOKEN";
 
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Admin")]

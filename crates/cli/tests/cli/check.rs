@@ -28,6 +28,80 @@ fn a_valid_file_gets_a_one_line_summary() {
 }
 
 #[test]
+fn strict_refuses_warnings_unless_their_kind_is_allowed() {
+    let folder = Folder::with(&[
+        (
+            "a.yaml",
+            "limits: [{ name: a, key: claim.sub, rate: 100/min }]\n",
+        ),
+        (
+            "b.yaml",
+            "limits: [{ name: a, key: ip, rate: 100/min, burst: 10 }]\n",
+        ),
+    ]);
+    let (code, stdout, stderr) = folder.run(&["check", "--strict", "a.yaml", "b.yaml"]);
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        stdout,
+        "a.yaml: ok, 1 limit; refused by --strict because of the warnings\nb.yaml: ok, 1 limit\n"
+    );
+    for kind in ["[claim-behind-gateway]\n", "[twice-the-rate]\n"] {
+        assert!(stderr.contains(kind), "{stderr}");
+    }
+    assert_eq!(
+        folder.run(&["check", "a.yaml"]).0,
+        Some(0),
+        "without --strict"
+    );
+    assert_eq!(folder.run(&["check", "--strict", "b.yaml"]).0, Some(0));
+    let one = [
+        "check",
+        "--strict",
+        "a.yaml",
+        "--allow=claim-behind-gateway",
+    ];
+    let (code, _, stderr) = folder.run(&one);
+    assert_eq!(
+        (code, stderr.matches("warning: ").count()),
+        (Some(1), 1),
+        "{stderr}"
+    );
+    let both = [one[0], one[1], one[2], one[3], "--allow=twice-the-rate"];
+    assert_eq!(
+        folder.run(&both),
+        (Some(0), "a.yaml: ok, 1 limit\n".to_owned(), String::new())
+    );
+    let (code, report) = folder.json(&["check", "--strict", "a.yaml"]);
+    assert_eq!((code, &report["ok"]), (Some(1), &false.into()));
+    assert_eq!(report["warnings"].as_array().unwrap().len(), 2);
+    let (code, _, stderr) = folder.run(&["check", "a.yaml", "--allow=all"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        stderr.contains("zero-rate"),
+        "the kinds are listed: {stderr}"
+    );
+}
+
+/// An empty list of limits was accepted, and the server limited nothing.
+#[test]
+fn a_policy_without_limits_must_say_so() {
+    let folder = Folder::with(&[
+        ("empty.yaml", "limits: []\n"),
+        ("none.yaml", "limits: none\n"),
+        ("none.json", "{\"limits\": \"none\"}\n"),
+    ]);
+    let (code, _, stderr) = folder.run(&["check", "empty.yaml"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        stderr.contains("write `limits: none` if that is meant"),
+        "{stderr}"
+    );
+    let (code, stdout, _) = folder.run(&["check", "none.yaml", "none.json"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(stdout, "none.yaml: ok, 0 limits\nnone.json: ok, 0 limits\n");
+}
+
+#[test]
 fn a_warning_is_printed_with_its_line_and_the_file_is_valid() {
     let text = "exempt:\n  - header.x-internal: yes\nlimits: [{ name: a, rate: 1/s }]\n";
     let folder = Folder::with(&[("a.yaml", text)]);
@@ -36,7 +110,7 @@ fn a_warning_is_printed_with_its_line_and_the_file_is_valid() {
     assert_eq!(stdout, "a.yaml: ok, 1 limit, 1 entry in `exempt`\n");
     assert_eq!(
         stderr,
-        "warning: a.yaml:2:5: `exempt` depends on `header.x-internal`, which every client can send\n  \
+        "warning: a.yaml:2:5: `exempt` depends on `header.x-internal`, which every client can send [client-chosen]\n  \
          2 |   - header.x-internal: yes\n    \
          |     ^^^^^^^^^^^^^^^^^\n  \
          help: add a condition on `ip` or a `claim`, or let the gateway set it and remove what clients send\n"

@@ -20,9 +20,12 @@ fn each_limit_is_explained_in_plain_words() {
     let (code, stdout, stderr) = folder.run(&["explain", "a.yaml"]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     // The text of the specification.
-    let words = "at most 200 at once, then one every 60 ms; never more than 1,200 in any minute; \
-                 over-admission bound 0; 1 round trip";
+    let words = "at most 200 at once, then one every 60 ms; never more than 1,200 in any minute\n";
     assert!(stdout.contains(words), "{stdout}");
+    assert!(
+        stdout.contains("never more than 20 in any minute, up to twice the rate in a window\n"),
+        "{stdout}"
+    );
     assert!(stdout.starts_with("per-key (enforced)\n"), "{stdout}");
 }
 
@@ -88,7 +91,7 @@ login applies
   yes host matches *.example.com (it is api.example.com)
   key: ip (IPv4 /32, IPv6 /64) = 203.0.113.7/32
   key: claim.sub = ada
-  quota: at most 10 at once, then one every 6 s; never more than 20 in any minute
+  quota: at most 10 at once, then one every 6 s; never more than 20 in any minute, up to twice the rate in a window
   costs 1; enforced
 "
     );
@@ -236,13 +239,13 @@ fn every_shipped_policy_explains() {
         }
         let (code, stdout, stderr) = output(&["explain", file]);
         assert_eq!((code, stderr.as_str()), (Some(0), ""), "{file}");
-        assert!(stdout.contains("round trip"), "{stdout}");
+        assert!(stdout.contains(" bytes a key in memory"), "{stdout}");
     }
 }
 
-/// Slots and `colocate` concern only a fleet on Redis Cluster.
+/// Nodes, round trips, slots and sizes in Redis concern only a fleet.
 #[test]
-fn slots_are_explained_only_for_a_fleet() {
+fn fleets_are_explained_only_if_there_is_one() {
     let two_keys =
         "limits:\n  - { name: a, key: ip, rate: 1/s }\n  - { name: b, key: host, rate: 1/s }\n";
     let fleet = format!("fleet: {{ nodes: 3 }}\n{two_keys}");
@@ -255,7 +258,11 @@ fn slots_are_explained_only_for_a_fleet() {
     let speaks_of_slots = |arguments: &[&str]| {
         let (code, stdout, stderr) = folder.run(arguments);
         assert_eq!(code, Some(0), "{stderr}");
-        stdout.contains("slot")
+        let has_slots = stdout.contains("slot");
+        for word in ["round trip", "over-admission", "Redis", "node"] {
+            assert_eq!(stdout.contains(word), has_slots, "{word}: {stdout}");
+        }
+        has_slots
     };
     assert!(!speaks_of_slots(&["explain", "alone.yaml"]));
     assert!(speaks_of_slots(&["explain", "alone.yaml", "--fleet"]));

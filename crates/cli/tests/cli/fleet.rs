@@ -54,7 +54,7 @@ fn it_starts_without_redis_and_uses_redis_once_it_is_reachable() {
 #[test]
 fn a_missing_secret_and_an_invalid_address_are_refused_without_showing_the_password() {
     let refused = |arguments: &[&str], environment: &[(&str, &str)]| {
-        let mut command = tollgate(&["serve", "--listen=off", "--listen-resp=off"]);
+        let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--listen-resp=off"]);
         command.args(arguments).envs(environment.iter().copied());
         let (code, _, said) = run_output(command.output().unwrap());
         assert_ne!(code, Some(0), "{said}");

@@ -3,6 +3,7 @@
 use core::num::NonZeroU64;
 
 use crate::error::{InvalidQuota, InvalidReason};
+use crate::outcome::QuotaStatus;
 use crate::rate::Rate;
 use crate::time::{MAX_CAPACITY, Nanos};
 
@@ -107,6 +108,35 @@ impl TokenBucket {
     #[must_use]
     pub const fn refill_time(&self) -> Nanos {
         Nanos::from_nanos(self.capacity)
+    }
+
+    /// A refill time without the rounding of the interval, for people and header fields.
+    ///
+    /// The interval is rounded up to whole nanoseconds, so 9 per second take 8 ns more than one second. Rounded up to seconds that
+    /// would be 2. `refill_time` may differ from this bucket's, if a wait was added to its capacity.
+    #[must_use]
+    pub const fn stated_window(&self, refill_time: Nanos) -> Nanos {
+        let exact = refill_time.as_nanos();
+        let excess = exact.checked_rem(Nanos::SECOND.as_nanos());
+        match (excess, exact.checked_div(self.interval.get())) {
+            (Some(excess), Some(intervals)) if excess < intervals => {
+                Nanos::from_nanos(exact.saturating_sub(excess))
+            }
+            _ => refill_time,
+        }
+    }
+
+    /// The time to the next unit of an exhausted bucket: the debt, minus the debt at which one more unit is admitted. Zero while
+    /// something remains.
+    #[must_use]
+    pub const fn time_to_next_unit(&self, refill_time: Nanos, status: &QuotaStatus) -> Nanos {
+        match status.remaining {
+            0 => status
+                .reset_after
+                .saturating_add(self.interval())
+                .saturating_sub(refill_time),
+            _ => Nanos::ZERO,
+        }
     }
 
     /// The debt above which charges no longer count: the refill and the overdraft.

@@ -169,14 +169,28 @@ pub fn load_with(
 /// ```
 #[must_use]
 pub fn is_envoy_config(text: &str) -> bool {
-    let Ok(root) = source::parse(text, SourceFormat::Yaml) else {
-        return false;
-    };
-    let SourceValue::Map(entries) = &root.value else {
-        return false;
-    };
-    let has = |name: &str| entries.iter().any(|entry| &*entry.name.value == name);
+    let names = top_level_names(text);
+    let has = |name: &str| names.iter().any(|found| found == name);
     has("domain") && !has("limits")
+}
+
+/// Whether a text is a policy of Tollgate: it has a list that only such a file has.
+#[must_use]
+pub(crate) fn is_policy(text: &str) -> bool {
+    let names = top_level_names(text);
+    let has = |name: &str| names.iter().any(|found| found == name);
+    !has("descriptors") && ["limits", "exempt", "deny"].into_iter().any(has)
+}
+
+/// The names of a file's top-level fields; none if it cannot be read.
+fn top_level_names(text: &str) -> Vec<String> {
+    match source::parse(text, SourceFormat::Yaml).map(|root| root.value) {
+        Ok(SourceValue::Map(entries)) => {
+            let names = entries.iter().map(|entry| entry.name.value.to_string());
+            names.collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn add(

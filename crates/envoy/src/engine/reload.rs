@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate_core::Timestamp;
 use tollgate_engine::{LimitIdsExhausted, StateStore};
-use tollgate_policy::source::Diagnostics;
+use tollgate_policy::source::{Diagnostic, Diagnostics, SourceLocation};
 use tollgate_policy::{decode_utf8, read_path};
 use tollgate_service::reload::{Fingerprint, Reloadable, Reloader, Sources, whole_file_problem};
 
@@ -51,10 +51,15 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
         })
     }
 
-    fn fingerprint(sources: &Sources, secret: [u8; 16]) -> Fingerprint {
-        let parts = sources
-            .iter()
-            .flat_map(|(path, bytes)| [path.as_os_str().as_encoded_bytes(), bytes]);
+    fn fingerprint(sources: &Sources) -> Fingerprint {
+        if let [(_, bytes)] = sources.as_slice() {
+            return Fingerprint::from_parts([bytes.as_slice()]);
+        }
+        // Names without their directory, so that the same files have the same digest wherever they are.
+        let parts = sources.iter().flat_map(|(path, bytes)| {
+            let name = path.file_name().unwrap_or_default();
+            [name.as_encoded_bytes(), bytes]
+        });
         // Length prefixes, so that two sets of files never have the same digest.
         let lengths: Vec<([u8; 8], &[u8])> = parts
             .map(|part| ((part.len() as u64).to_le_bytes(), part))
@@ -63,13 +68,12 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
             lengths
                 .iter()
                 .flat_map(|(length, part)| [length.as_slice(), part]),
-            secret,
         )
     }
 
     fn compile(
         sources: Sources,
-        _path: &Path,
+        path: &Path,
         _secret: [u8; 16],
         options: &LoadOptions,
     ) -> Result<EnvoyPolicy, Vec<Diagnostics>> {
@@ -78,6 +82,11 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
             let text = decode_utf8(bytes, &name)?;
             Ok((name, text))
         })?;
+        let policies = texts.iter().filter(|(_, text)| config::is_policy(text));
+        let policies: Vec<&str> = policies.map(|(name, _)| name.as_str()).collect();
+        if let [first, ..] = policies.as_slice() {
+            return Err(vec![directory_of_policies(path, first, &policies)]);
+        }
         let texts: Vec<(&str, &str)> = texts
             .iter()
             .map(|(name, text)| (&**name, &**text))
@@ -105,6 +114,35 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
     fn now(&self) -> Timestamp {
         self.store().now()
     }
+}
+
+/// The most names in a message.
+const MAX_NAMED: usize = 5;
+
+/// Tollgate's own policies are one file each. Their names would collide and their order decides, so a directory of them is
+/// not merged.
+fn directory_of_policies(directory: &Path, first: &str, policies: &[&str]) -> Diagnostics {
+    let name = |path: &&str| {
+        Path::new(path)
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+    };
+    let mut names: Vec<String> = policies.iter().take(MAX_NAMED).filter_map(name).collect();
+    if policies.len() > MAX_NAMED {
+        names.push("…".to_owned());
+    }
+    let are = match policies.len() {
+        1 => "is a Tollgate policy",
+        _ => "are Tollgate policies",
+    };
+    let message = format!(
+        "{} of its files {are} ({}), but a directory may only have files of envoyproxy/ratelimit",
+        policies.len(),
+        names.join(", ")
+    );
+    let help = format!("put all limits into one file and name it: `--config {first}`");
+    let problem = Diagnostic::new(SourceLocation::START, message, help);
+    Diagnostics::new(&directory.display().to_string(), "", vec![problem])
 }
 
 /// Maps all files, or returns the problems of each file for which `work` fails.
@@ -143,7 +181,8 @@ fn list_files(directory: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostics>> {
             return Ok(paths);
         }
     }
-    let message = "there are no files in it that end in `.yaml` or `.yml`";
+    let message = "there are no files in it that end in `.yaml` or `.yml`; name a policy file, or a directory with files of \
+                   envoyproxy/ratelimit";
     Err(vec![whole_file_problem(directory, message)])
 }
 
@@ -319,6 +358,22 @@ mod tests {
         fs::remove_file(dir.0.join("b.yaml")).unwrap();
         assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Unchanged);
         assert!(reloader.status().valid);
+    }
+
+    /// The digest had the paths in it, so the same files had another digest on every node that kept them elsewhere.
+    #[test]
+    fn the_digest_of_files_does_not_depend_on_where_they_are() {
+        let hash_of = |at: &str, files: &[(&str, String)]| {
+            let dir = Dir::new(at);
+            files.iter().for_each(|(name, text)| dir.write(name, text));
+            open(&dir.0).unwrap().status().hash
+        };
+        let (a, b) = (("a.yaml", file("a", 2)), ("b.yaml", file("b", 3)));
+        let both = hash_of("here", &[a.clone(), b.clone()]);
+        assert_eq!(hash_of("there", &[a.clone(), b.clone()]), both);
+        assert_ne!(hash_of("fewer", std::slice::from_ref(&a)), both);
+        let swapped = [("b.yaml", a.1), ("a.yaml", b.1)];
+        assert_ne!(hash_of("swapped", &swapped), both, "names count");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::humanize::{format_amount, format_duration, period_name};
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "fixed_window",
+    other_names: &["fixed", "calendar"],
     guarantee: "a maximum in each window, and up to twice as many around its end. Windows begin at multiples of their length since 1970; weeks (on Mondays), months and years follow the calendar. `utc_offset` sets the midnight at which days, weeks, months and years begin; the default is UTC",
     supports_wait: false,
     follows_calendar: true,
@@ -47,7 +48,7 @@ fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
     let many = format_amount(fixed.limit(), unit);
     let across = format_amount(fixed.limit().saturating_mul(2), unit);
     Some(format!(
-        "at most {many} in each {each}, and up to {across} around the end of a {each}; {turns}"
+        "at most {many} in each {each}, and up to {across} around the end of a {each}, up to twice the rate in a window; {turns}"
     ))
 }
 

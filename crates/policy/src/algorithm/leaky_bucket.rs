@@ -11,6 +11,7 @@ use crate::rules::QuotaBuilder;
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "leaky_bucket",
+    other_names: &["leaky"],
     guarantee: "like `token_bucket`, as a level that drains",
     burst: Some("as for `token_bucket`"),
     refill,

@@ -13,6 +13,7 @@ const ONE_ORDER: &str = "a queue has one order, and each node would have its own
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "leaky_queue",
+    other_names: &["queue", "shaping", "throttle"],
     guarantee: "requests wait in a queue instead of being denied, until the queue is full",
     burst: Some("the length of the queue"),
     why_not_leased: Some(ONE_ORDER),

@@ -66,6 +66,8 @@ pub enum AlgorithmSpec {
 pub(crate) struct AlgorithmProperties {
     /// The name in policies.
     pub(crate) name: &'static str,
+    /// Names that other programs and articles use for it, to suggest ours.
+    pub(crate) other_names: &'static [&'static str],
     /// The guarantee, as docs/policy.md prints it.
     pub(crate) guarantee: &'static str,
     /// The meaning of `burst`, as docs/policy.md prints it. `None` if the algorithm has no burst.
@@ -103,6 +105,7 @@ pub(crate) struct AlgorithmProperties {
 /// The properties of an algorithm unless its file overrides them.
 const DEFAULTS: AlgorithmProperties = AlgorithmProperties {
     name: "",
+    other_names: &[],
     guarantee: "",
     burst: None,
     supports_wait: true,
@@ -177,6 +180,19 @@ impl Algorithm {
         (sliding_window::PROPERTIES.name, Self::SlidingWindow),
         (sliding_log::PROPERTIES.name, Self::SlidingLog),
     ];
+
+    /// The algorithm that other programs call so.
+    pub(crate) fn by_other_name(text: &str) -> Option<Self> {
+        let is_called = |algorithm: Self| {
+            algorithm
+                .properties()
+                .other_names
+                .iter()
+                .any(|name| name.eq_ignore_ascii_case(text))
+        };
+        let mut all = Self::BY_NAME.into_iter().map(|(_, algorithm)| algorithm);
+        all.find(|algorithm| is_called(*algorithm))
+    }
 
     /// The properties of this algorithm.
     pub(crate) const fn properties(self) -> &'static AlgorithmProperties {

@@ -12,6 +12,7 @@ use crate::rules::QuotaBuilder;
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "sliding_log",
+    other_names: &["log", "exact", "sliding_window_log"],
     guarantee: "an exact maximum in any window; stores each request",
     supports_wait: false,
     why_not_leased: Some(

@@ -11,6 +11,13 @@ use crate::rules::QuotaBuilder;
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "sliding_window",
+    other_names: &[
+        "sliding",
+        "rolling",
+        "rolling_window",
+        "sliding_counter",
+        "sliding_window_counter",
+    ],
     guarantee: "an approximate maximum in any window, from two counters",
     supports_wait: false,
     has_ceiling: true,

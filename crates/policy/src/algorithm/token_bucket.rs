@@ -11,6 +11,7 @@ use crate::rules::QuotaBuilder;
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "token_bucket",
+    other_names: &["gcra", "token", "bucket", "tokens"],
     guarantee: "the burst at once, then a steady rate; never more than burst + rate × time",
     burst: Some("`burst`, else the number of the rate; `auto` is the units of ten seconds"),
     needs_larger_blocks: QuotaBuilder::is_rate_too_fine,

@@ -65,12 +65,15 @@ impl fmt::Display for LimitExplanation {
         for note in &self.notes {
             writeln!(f, "  {note}")?;
         }
-        writeln!(
-            f,
-            "  about {} bytes a key in memory, {} in Redis",
-            format_number(self.memory_bytes_per_key),
-            format_number(self.redis_bytes_per_key)
-        )
+        for note in &self.fleet {
+            writeln!(f, "  {note}")?;
+        }
+        let memory = format_number(self.memory_bytes_per_key);
+        write!(f, "  about {memory} bytes a key in memory")?;
+        if !self.fleet.is_empty() {
+            write!(f, ", {} in Redis", format_number(self.redis_bytes_per_key))?;
+        }
+        writeln!(f)
     }
 }
 

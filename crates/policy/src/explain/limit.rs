@@ -40,6 +40,8 @@ pub struct LimitExplanation {
     pub redis_bytes_per_key: u64,
     /// Notes, one sentence each.
     pub notes: Vec<String>,
+    /// Notes about a fleet: over-admission, round trips, and decisions without the store.
+    pub fleet: Vec<String>,
 }
 
 /// One quota and the callers that it applies to.
@@ -102,10 +104,11 @@ pub(super) fn explain(
         .collect();
     let over_admission = fleet::over_admission(limit.consistency.value, policy.nodes, &windows);
     let round_trips = fleet::round_trips(policy, limit);
-    if let Some(first) = quotas.first_mut() {
-        let trips = fleet::describe_round_trips(limit, round_trips);
-        first.words = format!("{}; {}; {trips}", first.words, over_admission.words);
-    }
+    let trips = fleet::describe_round_trips(limit, round_trips);
+    let fleet = vec![
+        format!("{}; {trips}", over_admission.words),
+        fleet::describe_store_failure(limit, policy.nodes, &windows),
+    ];
     let (memory, redis) = bytes_per_key(limit, &quotas, mains);
     Ok(LimitExplanation {
         name: limit.name.value.to_string(),
@@ -116,7 +119,8 @@ pub(super) fn explain(
         round_trips,
         memory_bytes_per_key: memory,
         redis_bytes_per_key: redis,
-        notes: notes(policy, limit, &windows),
+        notes: notes(policy, limit),
+        fleet,
         quotas,
     })
 }
@@ -257,7 +261,7 @@ fn describe_when_full(limit: &LimitRule) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplanation]) -> Vec<String> {
+fn notes(policy: &Policy, limit: &LimitRule) -> Vec<String> {
     let mut notes = matching::describe_missing(&full_key(limit));
     notes.extend(describe_cost(&limit.cost));
     notes.extend(describe_count(&limit.count));
@@ -303,7 +307,6 @@ fn notes(policy: &Policy, limit: &LimitRule, windows: &[WindowExplanation]) -> V
         ));
     }
     notes.extend(describe_when_full(limit));
-    notes.push(fleet::describe_store_failure(limit, policy.nodes, windows));
     if limit.status != 429 || limit.message.is_some() {
         let message = limit
             .message

@@ -47,6 +47,16 @@ pub struct Explanation {
     pub slots: Vec<SlotExplanation>,
 }
 
+impl Explanation {
+    /// The same for a single process: without slots, round trips and the size of keys in Redis.
+    #[must_use]
+    pub fn without_fleet(mut self) -> Self {
+        self.slots.clear();
+        self.limits.iter_mut().for_each(|limit| limit.fleet.clear());
+        self
+    }
+}
+
 /// Explains a policy.
 ///
 /// # Errors

@@ -80,6 +80,9 @@ pub(super) fn explain_window(
     }
 }
 
+/// What surprises people who read `10/min` as at most ten in any minute.
+const TWICE: &str = ", up to twice the rate in a window";
+
 fn max_in_any_span(
     window: &WindowGrant,
     limit: &Limit,
@@ -96,9 +99,14 @@ fn describe(window: &WindowGrant, limit: &Limit, most: Option<u64>) -> String {
     }
     let never = match (most, builder.span()) {
         (Some(most), Some(period)) => format!(
-            "; never more than {} in any {}",
+            "; never more than {} in any {}{}",
             format_amount(most, builder.unit),
-            period_name(period)
+            period_name(period),
+            if most == window.units.saturating_mul(2) {
+                TWICE
+            } else {
+                ""
+            }
         ),
         _ => String::new(),
     };

@@ -11,7 +11,8 @@ use super::{FieldLocations, TreeReader, limit, lists, paths};
 use crate::grammar;
 use crate::model::{Mode, Policy};
 use crate::schema::{
-    definition_ref, enumeration, lax_object, list_of, map_of, object, one_or_list,
+    definition_ref, enumeration, lax_object, list_of, map_of, non_empty_list_of, object,
+    one_or_list,
 };
 use crate::source::{SourceNode, SourceValue};
 
@@ -24,6 +25,9 @@ pub(crate) const MODES: [(&str, Mode); 3] = [
 
 /// The maximum number of limits, which is the number of ids.
 const MAX_LIMITS: usize = 60_000;
+
+/// The value of `limits` that says that there are to be none. An empty list is more often a mistake.
+const NO_LIMITS: &str = "none";
 
 /// A policy while it is read.
 #[derive(Default)]
@@ -124,8 +128,8 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 11] = [
     Field::new(
         "limits",
         FieldDefault::Description("required, unless there is `deny`"),
-        "The limits. All that match a request apply to it.",
-        || list_of(&definition_ref("limit")),
+        "The limits. All that match a request apply to it. `none` if there are to be none.",
+        || json!({ "anyOf": [non_empty_list_of(&definition_ref("limit")), { "const": NO_LIMITS }] }),
         |reader, node, _, draft| read_limits(reader, node, draft),
     ),
 ];
@@ -173,9 +177,19 @@ pub(super) fn read_root(reader: &mut TreeReader, node: &SourceNode) -> (Policy, 
 }
 
 fn read_limits(reader: &mut TreeReader, node: &SourceNode, draft: &mut PolicyDraft) {
+    if matches!(&node.value, SourceValue::Scalar { text, .. } if &**text == NO_LIMITS) {
+        return;
+    }
     let Some(nodes) = reader.list(node, "limits") else {
         return;
     };
+    if nodes.is_empty() {
+        reader.diagnostics.add(
+            node.location,
+            "`limits` is empty, so the policy would limit nothing",
+            "add at least one limit, or write `limits: none` if that is meant",
+        );
+    }
     if nodes.len() > MAX_LIMITS {
         reader.diagnostics.add(
             node.location,

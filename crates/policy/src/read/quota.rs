@@ -10,7 +10,7 @@ use super::field_reader::FieldReader;
 use super::field_spec::{Field, FieldDefault, field_specs, set_if_some};
 use super::rate::read_rate;
 use super::scalar::describe_node;
-use crate::grammar;
+use crate::grammar::{self, GrammarError};
 use crate::model::{Algorithm, Amount, Burst, QuotaSpec};
 use crate::schema::{definition_ref, enumeration, non_empty_list_of, object};
 use crate::source::{Located, SourceLocation, SourceNode, SourceValue};
@@ -50,7 +50,7 @@ pub(crate) const OPTION_FIELDS: [Field<QuotaOptions>; 3] = [
         "How the rate is counted (default token_bucket).",
         || enumeration(&Algorithm::BY_NAME),
         |reader, node, name, terms| {
-            let algorithm = reader.keyword(node, name, &Algorithm::BY_NAME);
+            let algorithm = read_algorithm(reader, node, name);
             terms.algorithm = algorithm.or(terms.algorithm);
         },
     ),
@@ -74,6 +74,21 @@ pub(crate) const OPTION_FIELDS: [Field<QuotaOptions>; 3] = [
         },
     ),
 ];
+
+/// Reads the name of an algorithm, and suggests ours for the names that other programs have.
+fn read_algorithm(reader: &mut TreeReader, node: &SourceNode, field: &str) -> Option<Algorithm> {
+    if let SourceValue::Scalar { text, .. } = &node.value
+        && let Some(meant) = Algorithm::by_other_name(text)
+    {
+        reader.diagnostics.add(
+            node.location,
+            format!("`{field}` cannot be `{text}`"),
+            format!("did you mean `{}`?", meant.name()),
+        );
+        return None;
+    }
+    reader.keyword(node, field, &Algorithm::BY_NAME)
+}
 
 /// The amount fields of a quota. They are read together, because some are mutually exclusive.
 #[derive(Default)]
@@ -351,7 +366,15 @@ fn read_burst(
 ) -> Option<Located<Burst>> {
     let burst = reader.parse(node, "burst", |text| match text {
         "auto" => Ok(Burst::Auto),
-        text => grammar::parse_amount(text, unit).map(Burst::Units),
+        text => match grammar::parse_amount(text, unit) {
+            Ok(units) => Ok(Burst::Units(units)),
+            // As for a burst of 0, which is refused with the rate beside it.
+            Err(error) if text.starts_with('-') => Err(GrammarError {
+                help: Some("write a whole number of at least 1".into()),
+                ..error
+            }),
+            Err(error) => Err(error),
+        },
     })?;
     Some(Located::new(burst, node.location))
 }

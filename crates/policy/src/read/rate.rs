@@ -8,6 +8,7 @@ use tollgate_core::QuotaUnit;
 use super::TreeReader;
 use super::field_reader::FieldReader;
 use super::field_spec::{Field, FieldDefault, field_specs};
+use super::scalar::describe_node;
 use crate::attributes::Attribute;
 use crate::grammar;
 use crate::model::{Amount, ComputedRate, RateSpec};
@@ -86,7 +87,25 @@ pub(super) fn read_rate(
             }))
         }
         SourceValue::List(nodes) => read_rates(reader, node, nodes, unit),
-        SourceValue::Map(_) => read_computed(reader, node, unit),
+        SourceValue::Map(entries) => {
+            let is_computed = entries.iter().any(|entry| {
+                COMPUTED_RATE
+                    .iter()
+                    .any(|field| field.spec.name == &*entry.name.value)
+            });
+            if is_computed {
+                return read_computed(reader, node, unit);
+            }
+            reader.diagnostics.add(
+                node.location,
+                format!(
+                    "`rate` must be an amount per period, found {}",
+                    describe_node(node)
+                ),
+                "write it as one text: `rate: 10/s` or `rate: 100/min`",
+            );
+            None
+        }
         SourceValue::Null | SourceValue::Scalar { .. } => Some(Amount::Rates(vec![read_one_rate(
             reader, node, "rate", unit,
         )?])),

@@ -27,10 +27,10 @@ const NO_NUMBERS: [&str; 14] = [
 
 /// Every field with a number; `@` marks the number.
 const NUMBERS: [(&str, &str); 22] = [
-    ("nodes", "fleet: { nodes: @ }\nlimits: []"),
+    ("nodes", "fleet: { nodes: @ }\nlimits: none"),
     (
         "divergence_threshold",
-        "divergence_threshold: '@%'\nlimits: []",
+        "divergence_threshold: '@%'\nlimits: none",
     ),
     ("status", "deny: [{ match: { method: GET }, status: @ }]"),
     ("id", "limits: [{ name: a, id: @, rate: 9/s }]"),

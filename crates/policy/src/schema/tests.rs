@@ -105,7 +105,7 @@ fn every_field_has_a_description() {
 #[test]
 fn valid_policies_pass_the_schema() {
     for file in [
-        "mode: off\nfleet: { nodes: 3 }\ndivergence_threshold: 2%\nlimits: []\n",
+        "mode: off\nfleet: { nodes: 3 }\ndivergence_threshold: 2%\nlimits: none\n",
         "lists: { office: [10.0.0.0/8, \"2001:db8::/32\"], one: 192.0.2.1 }\nroutes: [\"/v1/items/{id}\"]\n",
         "groups: { aws: { apply: narrowest } }\n",
         "exempt: [ { match: { ip: { in: office } } }, { header.x-probe: present } ]\n",

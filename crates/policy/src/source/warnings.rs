@@ -17,6 +17,27 @@ impl Warnings {
         Self(Diagnostics::new(file, text, list))
     }
 
+    /// The same without these kinds. Each message ends with its kind in brackets.
+    #[must_use]
+    pub fn without_kinds(mut self, kinds: &[impl AsRef<str>]) -> Self {
+        let is_of = |message: &str, kind: &str| {
+            let message = message.strip_suffix(']');
+            message.is_some_and(|message| message.ends_with(&format!(" [{kind}")))
+        };
+        self.0.list.retain(|warning| {
+            !kinds
+                .iter()
+                .any(|kind| is_of(&warning.message, kind.as_ref()))
+        });
+        self
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.list.is_empty() && self.0.more == 0
+    }
+
     /// The warnings.
     #[must_use]
     pub fn list(&self) -> &[Diagnostic] {

@@ -25,6 +25,17 @@ pub(super) fn syntax_error(
     if *kind == Kind::RecursionLimitExceeded {
         return too_deep(location);
     }
+    if matches!(
+        kind,
+        Kind::MappingValueNotAllowed | Kind::InvalidColonPlacement
+    ) && let Some(begin) = over_indented(text, at)
+    {
+        return Diagnostic::new(
+            lines.locate(begin..begin + 1),
+            "this line is indented more than the field above it, which already has a value",
+            "indent all fields of a map alike, by spaces",
+        );
+    }
     let next = text.get(at..).and_then(|rest| rest.chars().next());
     let (message, help) = message_and_help(kind, next);
     Diagnostic::new(location, message, help)
@@ -43,6 +54,24 @@ fn error_offset(kind: &Kind, text: &str, at: usize) -> usize {
         Kind::ExpectedBlockMappingKey if before.get(..spaces).is_some_and(is_dash) => spaces - 1,
         _ => at,
     }
+}
+
+/// Where the line of an unexpected `:` begins, if the reason is its indentation: the line above is a field with a value and is
+/// indented less. YAML reads such a line as more of that value.
+fn over_indented(text: &str, at: usize) -> Option<usize> {
+    let before = text.get(..at)?;
+    let line_start = before.rfind('\n')? + 1;
+    let (above, line) = before.split_at(line_start);
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let is_content = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let above = above.lines().rev().find(is_content)?;
+    // A field may stand after the dash of a list.
+    let field = above.trim_start_matches([' ', '-']);
+    let has_value = field.split_once(": ").is_some_and(|(_, value)| {
+        let value = value.trim();
+        !value.is_empty() && !value.starts_with(['#', '[', '{', '"', '\'', '|', '>'])
+    });
+    (has_value && indent > above.len() - field.len()).then_some(line_start + indent)
 }
 
 /// Whether a text ends with a dash at the begin of a line.

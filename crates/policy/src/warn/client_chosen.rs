@@ -87,13 +87,10 @@ const fn is_sent_by_clients(attribute: &Attribute) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::load_with_warnings;
-    use crate::source::SourceFormat;
+    use super::super::tests::warnings_of;
 
     fn warnings(text: &str) -> Vec<String> {
-        let (_, warnings) = load_with_warnings(text, "p.yaml", SourceFormat::Yaml).unwrap();
-        let shown = warnings.list().iter();
-        shown.map(|warning| warning.message.to_string()).collect()
+        warnings_of("client-chosen", text)
     }
 
     #[test]

@@ -332,9 +332,8 @@ async fn calls_of_one_packet_are_answered_with_one_write() {
     let limits = GrpcLimits::default();
     let buffers = ConnectionBuffers::new(&Arc::default(), &Arc::default());
     let (echo, progress) = (Arc::new(Echo), ConnectionProgress::default());
-    tasks.spawn(serve_connection(
-        counted, echo, buffers, limits, progress, stopping,
-    ));
+    let served = serve_connection(counted, echo, buffers, limits, progress, stopping);
+    tasks.spawn(served);
     let (send, connection) = h2::client::handshake(client).await.unwrap();
     tasks.spawn(async move {
         let _ended = connection.await;

@@ -2,7 +2,7 @@
 //!
 //! Must not know: sockets, how JSON and query strings are parsed, what a verdict consists of.
 
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use tollgate_core::Outcome;
 use tollgate_engine::{CheckMode, CheckOptions};
 use tollgate_http::RateLimitStatus;
@@ -98,12 +98,12 @@ impl<C: Clock + 'static> HttpApi<C> {
         gateway: Gateway,
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
-        if !self.gateways.is_trusted(request.peer.ip()) {
-            let detail = format!(
-                "{} is not a trusted gateway; see --trusted-proxies",
-                request.peer.ip()
-            );
-            return Ok(HttpResponse::status_problem(StatusCode::FORBIDDEN, detail));
+        let peer = request.peer.ip();
+        if !self.gateways.is_trusted(peer) {
+            self.metrics().record_untrusted_gateway();
+            let now = self.service.now();
+            self.gateways.untrusted.record(gateway, peer, now);
+            return Ok(gateway.respond_untrusted(peer));
         }
         let clients = self.gateways.client_source(gateway);
         let mut forwarded =

@@ -13,6 +13,7 @@ use tollgate_store::Clock;
 
 use crate::http::bad_input::{BadInput, echo};
 use crate::http::cross_site::{BodyType, is_cross_site};
+use crate::http::front_page::front_page;
 use crate::http::http_api::HttpApi;
 use crate::http::http1;
 use crate::http::openapi;
@@ -120,8 +121,12 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
     }
 
     fn reads_headers(&self, path: &str) -> bool {
-        ApiRoute::find(path)
-            .is_none_or(|route| matches!(route.endpoint, ApiEndpoint::ForwardAuth(_)))
+        ApiRoute::find(path).is_none_or(|route| {
+            matches!(
+                route.endpoint,
+                ApiEndpoint::ForwardAuth(_) | ApiEndpoint::FrontPage
+            )
+        })
     }
 
     fn counters(&self) -> &ListenerCounters {
@@ -139,11 +144,7 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
     async fn handle(&self, request: &HttpRequest<'_>) -> HttpResponse {
         request.peer.progress.mark_established();
         let Some(route) = ApiRoute::find(request.path) else {
-            let detail = format!(
-                "there is no endpoint at {:?}",
-                echo(request.path.as_bytes())
-            );
-            return HttpResponse::status_problem(StatusCode::NOT_FOUND, detail);
+            return no_endpoint(request.path);
         };
         if !route.allows(request.method) {
             return wrong_method(request.method, route.methods);
@@ -174,9 +175,10 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
             ApiEndpoint::EnvoyHealth => Ok(self.health("OK")),
             ApiEndpoint::RlsJson => Ok(Box::pin(self.answer_rls_json(request.body)).await),
             ApiEndpoint::Ready => Ok(self.ready()),
-            ApiEndpoint::FrontPage => Ok(HttpResponse::text(
-                self.welcome_text(&request.peer.local, &[]),
-            )),
+            ApiEndpoint::FrontPage => {
+                let text = self.welcome_text(&request.peer.local, &[]);
+                Ok(front_page(request.headers, text))
+            }
         };
         if let Some(began) = began {
             let span = self.service.now().since(began);
@@ -211,6 +213,17 @@ fn reject_cross_site(route: &ApiRoute, request: &HttpRequest<'_>) -> Result<(), 
         return Err(HttpResponse::status_problem(StatusCode::FORBIDDEN, detail));
     }
     Ok(())
+}
+
+fn no_endpoint(path: &str) -> HttpResponse {
+    let detail = match path {
+        // Where most programs have them.
+        "/metrics" => {
+            "metrics are on the admin listener, by default http://127.0.0.1:8088/metrics; see --listen-admin".to_owned()
+        }
+        _ => format!("there is no endpoint at {:?}", echo(path.as_bytes())),
+    };
+    HttpResponse::status_problem(StatusCode::NOT_FOUND, detail)
 }
 
 fn bad_request(bad: &BadInput) -> HttpResponse {

@@ -210,6 +210,15 @@ impl<C: Clock> HttpApi<C> {
         self.service.join(fleet)
     }
 
+    /// The number of limits in effect.
+    #[must_use]
+    pub fn limit_count(&self) -> usize {
+        match self.envoy.explain_rules() {
+            Some(rules) => rules.len(),
+            None => self.service.explanation().explanation.limits.len(),
+        }
+    }
+
     /// The policy in plain words and commands to try, for a server reached at `endpoint`. `also` are further commands.
     #[must_use]
     pub fn welcome_text(&self, endpoint: &LocalEndpoint, also: &[String]) -> String {

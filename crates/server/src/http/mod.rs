@@ -9,6 +9,7 @@ mod check_request;
 pub(crate) mod cross_site;
 pub(crate) mod dispatch;
 pub(crate) mod forward_auth;
+mod front_page;
 pub(crate) mod handler;
 mod http1;
 pub(crate) mod http_api;

@@ -38,6 +38,10 @@ impl HttpResponse {
         Self::new(StatusCode::OK, "text/plain; charset=utf-8", body)
     }
 
+    pub(crate) fn html(body: impl Into<Bytes>) -> Self {
+        Self::new(StatusCode::OK, "text/html; charset=utf-8", body)
+    }
+
     pub(crate) fn empty(status: StatusCode) -> Self {
         let mut reply = Self::new(status, "", Bytes::new());
         reply.fields.retain(|(name, _)| name != CONTENT_TYPE);

@@ -50,13 +50,13 @@ impl FromStr for ListenAddress {
         }
         if let Some(path) = text.strip_prefix(UNIX) {
             return match path {
-                "" => Err(InvalidListenAddress),
+                "" => Err(InvalidListenAddress(None)),
                 path => Ok(Self::Unix(path.into())),
             };
         }
         match text.parse() {
             Ok(address) => Ok(Self::Tcp(address)),
-            Err(_) => Err(InvalidListenAddress),
+            Err(_) => Err(InvalidListenAddress(suggest(text))),
         }
     }
 }
@@ -72,14 +72,42 @@ impl fmt::Display for ListenAddress {
 }
 
 /// The text is not a listen address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidListenAddress;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidListenAddress(Option<ListenSuggestion>);
+
+/// What may have been meant by a port without an address, or with the name of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ListenSuggestion {
+    /// Other programs read it as loopback or as every interface, so it must be written out.
+    Port(u16),
+    /// This machine by its name.
+    Localhost(u16),
+}
+
+fn suggest(text: &str) -> Option<ListenSuggestion> {
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    let port = port.parse().ok()?;
+    match host {
+        "" | "*" => Some(ListenSuggestion::Port(port)),
+        "localhost" => Some(ListenSuggestion::Localhost(port)),
+        _ => None,
+    }
+}
 
 impl fmt::Display for InvalidListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "it must be an address with a port (127.0.0.1:8080, [::1]:8080), `unix:` and a path, or `off`",
-        )
+        match self.0 {
+            None => f.write_str(
+                "it must be an address with a port (127.0.0.1:8080, [::1]:8080), `unix:` and a path, or `off`",
+            ),
+            Some(ListenSuggestion::Port(port)) => write!(
+                f,
+                "it has no address; write 127.0.0.1:{port} for programs on this machine, or 0.0.0.0:{port} for every interface"
+            ),
+            Some(ListenSuggestion::Localhost(port)) => {
+                write!(f, "it must be an address, not a name; write 127.0.0.1:{port}")
+            }
+        }
     }
 }
 
@@ -156,13 +184,24 @@ mod tests {
     }
 
     #[test]
-    fn invalid_addresses_are_refused() {
-        for text in ["", "on", "localhost:80", "127.0.0.1", ":80", "unix:"] {
-            assert_eq!(
-                text.parse::<ListenAddress>(),
-                Err(InvalidListenAddress),
-                "{text:?}"
-            );
+    fn invalid_addresses_are_refused_and_the_message_names_the_right_form() {
+        for (text, message) in [
+            ("", "it must be an address with a port"),
+            ("on", "it must be an address with a port"),
+            ("127.0.0.1", "it must be an address with a port"),
+            ("unix:", "it must be an address with a port"),
+            ("127.0.0.1:65536", "it must be an address with a port"),
+            ("example.com:80", "it must be an address with a port"),
+            ("localhost:80", "write 127.0.0.1:80"),
+            (
+                ":80",
+                "write 127.0.0.1:80 for programs on this machine, or 0.0.0.0:80",
+            ),
+            ("*:80", "0.0.0.0:80 for every interface"),
+            ("80", "0.0.0.0:80 for every interface"),
+        ] {
+            let error = text.parse::<ListenAddress>().unwrap_err().to_string();
+            assert!(error.contains(message), "{text:?}: {error}");
         }
     }
 

@@ -194,4 +194,29 @@ async fn health_and_the_front_page_are_plain_text() {
     let command = format!("curl -i 'http://{}/v1/check?key=alice'", server.address);
     assert!(front.body.contains(&command), "{}", front.body);
     assert_eq!(front.body.matches("curl ").count(), 3);
+    assert_eq!(front.field("vary"), Some("accept"));
+}
+
+#[tokio::test]
+async fn browsers_get_a_page_and_metrics_point_to_the_admin_listener() {
+    let server = serve_demo().await;
+    let mut client = server.connect().await;
+    let accept = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+    let page = client.request_with("GET", "/", &accept, "").await;
+    assert_eq!(page.status, 200);
+    assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(page.field("x-content-type-options"), Some("nosniff"));
+    assert!(page.body.starts_with("<!doctype html>"), "{}", page.body);
+    assert!(page.body.contains("demo: every request;"), "{}", page.body);
+    let curl = client
+        .request_with("GET", "/", &[("accept", "*/*")], "")
+        .await;
+    assert_eq!(
+        curl.field("content-type"),
+        Some("text/plain; charset=utf-8")
+    );
+
+    let metrics = client.get("/metrics").await;
+    let detail = "metrics are on the admin listener, by default http://127.0.0.1:8088/metrics; see --listen-admin";
+    assert_eq!((metrics.status, metrics.problem().as_str()), (404, detail));
 }

@@ -127,6 +127,19 @@ async fn only_trusted_gateways_are_accepted() {
     let answer = ask(&mut server.connect().await, "traefik", &FORWARDED).await;
     let detail = "127.0.0.1 is not a trusted gateway; see --trusted-proxies";
     assert_eq!((answer.status, answer.problem().as_str()), (403, detail));
+    assert_eq!(
+        answer.field("x-ratelimit-reason"),
+        Some("untrusted_gateway")
+    );
+    // nginx takes 403 for a denial, and configurations make 429 of it.
+    let answer = ask(&mut server.connect().await, "nginx", &ORIGINAL).await;
+    assert_eq!((answer.status, answer.problem().as_str()), (421, detail));
+    assert_eq!(
+        answer.field("x-ratelimit-reason"),
+        Some("untrusted_gateway")
+    );
+    assert_eq!(answer.field("x-ratelimit-decision"), None);
+    assert_eq!(server.app.metrics().untrusted_gateway_requests(), 2);
 }
 
 #[tokio::test]

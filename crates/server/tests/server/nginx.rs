@@ -1,10 +1,11 @@
 //! A real nginx, configured as in `examples/nginx`: which requests it lets through, and the responses that its clients get.
 
-use tollgate_core::Nanos;
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_server::HttpLimits;
 use tollgate_store::ManualClock;
 use tollgate_testkit::nginx::Nginx;
 
-use crate::harness::{HttpClient, TestServer, serve_policy};
+use crate::harness::{HttpClient, TestServer, serve_policy, start_app};
 
 const POLICY: &str = r#"
 limits:
@@ -96,6 +97,18 @@ async fn requests_go_through_until_the_limit_and_then_clients_see_429() {
 
     server.clock.advance(Nanos::from_secs(1_800));
     assert_eq!(get(&mut client, &ASK).await.status, 200);
+}
+
+/// nginx in another container, outside `--trusted-proxies`: every client got 429, and nothing said why.
+#[tokio::test]
+async fn clients_of_an_nginx_that_is_not_trusted_do_not_get_429() {
+    let clock = ManualClock::at(Timestamp::from_secs(1_700_000_000));
+    let trusted = "10.0.0.0/8".parse().unwrap();
+    let server = start_app(POLICY, clock, HttpLimits::default(), trusted).await;
+    let nginx = Nginx::running(&documented(&server));
+    let mut client = HttpClient::to(nginx.address()).await;
+    assert_eq!(get(&mut client, &ASK).await.status, 500);
+    nginx.until_it_says("auth request unexpected status: 421");
 }
 
 /// The documentation explains this: nginx turns any other refusal into a 500.

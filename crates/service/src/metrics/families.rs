@@ -210,6 +210,8 @@ families! {
         "Requests rejected by the admin listener: token (missing or wrong), forbidden (a read token for an operation), origin (a browser on another site), flood (a wrong token while too many answers to wrong tokens are delayed)";
     LOGS_SUPPRESSED Counter "tollgate_denial_logs_suppressed" []
         "Denials not logged because of the log's rate limit";
+    UNTRUSTED_GATEWAYS Counter "tollgate_untrusted_gateway_requests" []
+        "Requests of gateways outside --trusted-proxies; their clients are refused";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
         "Log lines that were dropped because nobody read stderr fast enough";
     STATE_SAVES Counter "tollgate_state_saves" ["outcome"]

@@ -72,6 +72,8 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     }
     let suppressed = metrics.suppressed_logs.load(Ordering::Relaxed);
     page.family(&families::LOGS_SUPPRESSED).add(&[], suppressed);
+    page.family(&families::UNTRUSTED_GATEWAYS)
+        .add(&[], metrics.untrusted_gateway_requests());
     page.family(&families::LOG_LINES_DROPPED)
         .add(&[], metrics.dropped_log_lines());
     if let Some(state) = metrics.state_file() {

@@ -89,6 +89,7 @@ pub struct Metrics {
     /// When decisions were last not exact, by cause, in nanoseconds since 1970.
     degraded: [AtomicU64; 3],
     suppressed_logs: AtomicU64,
+    untrusted_gateways: AtomicU64,
     /// Counted where the log is written, if it drops lines.
     dropped_log_lines: OnceLock<Arc<AtomicU64>>,
     state_file: OnceLock<Arc<StateFileStatus>>,
@@ -209,6 +210,7 @@ impl Metrics {
             throttled: ShardedCounters::new(),
             degraded: Default::default(),
             suppressed_logs: AtomicU64::new(0),
+            untrusted_gateways: AtomicU64::new(0),
             dropped_log_lines: OnceLock::new(),
             state_file: OnceLock::new(),
             rejected: Default::default(),
@@ -308,6 +310,17 @@ impl Metrics {
 
     pub(crate) fn record_suppressed_log(&self) {
         self.suppressed_logs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request of a gateway that is not trusted.
+    pub fn record_untrusted_gateway(&self) {
+        self.untrusted_gateways.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of those.
+    #[must_use]
+    pub fn untrusted_gateway_requests(&self) -> u64 {
+        self.untrusted_gateways.load(Ordering::Relaxed)
     }
 
     /// Counts a request that the admin listener rejected.

@@ -88,11 +88,13 @@ impl FileStatus {
         tracing::info!(path = %path.display(), %hash, generation, "policy loaded");
     }
 
-    /// Records that the files cannot be read. Polling a missing file again is not counted again.
-    pub(super) fn record_unreadable(&mut self, always: bool) {
-        if self.last.take().is_some() || always {
-            self.status.refusals = self.status.refusals.saturating_add(1);
+    /// Records that the files cannot be read. Returns whether this is news: polling a missing file again is not.
+    pub(super) fn record_unreadable(&mut self, always: bool, problems: &[Diagnostics]) -> bool {
+        let was_readable = self.last.take().is_some();
+        if was_readable || always {
+            self.record_invalid();
         }
+        was_readable || always || self.status.error.as_ref() != problems.first()
     }
 
     /// Records that the files are invalid.
@@ -100,14 +102,18 @@ impl FileStatus {
         self.status.refusals = self.status.refusals.saturating_add(1);
     }
 
-    /// Keeps the first file's problems. Logs one line when files become invalid, not one for each write.
-    pub(super) fn reject(&mut self, path: &Path, problems: Vec<Diagnostics>) -> ReloadOutcome {
-        let (path, generation) = (path.display(), self.status.generation);
-        let all: String = problems.iter().map(ToString::to_string).collect();
-        if self.status.valid {
+    /// Keeps the first file's problems. Logs them for every rejected version and every reload that somebody asked for: a log
+    /// that is silent after a second mistake reads as if the file had been loaded.
+    pub(super) fn reject(
+        &mut self,
+        path: &Path,
+        problems: Vec<Diagnostics>,
+        is_new: bool,
+    ) -> ReloadOutcome {
+        if is_new {
+            let (path, generation) = (path.display(), self.status.generation);
+            let all: String = problems.iter().map(ToString::to_string).collect();
             tracing::error!(%path, generation, "policy reload failed, keeping the current policy:\n{all}");
-        } else {
-            tracing::debug!(%path, generation, "policy still invalid:\n{all}");
         }
         self.status.valid = false;
         self.status.error = problems.into_iter().next();

@@ -19,12 +19,11 @@ pub use watch::FileWatcher;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use ring::digest;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_engine::LimitIdsExhausted;
 use tollgate_files::FileWorker;
@@ -49,8 +48,8 @@ pub trait Reloadable: Send + Sync {
     /// The problems of each file that cannot be read.
     fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>>;
 
-    /// A digest of the files: the same on all nodes with the same secret and files.
-    fn fingerprint(sources: &Sources, secret: [u8; 16]) -> Fingerprint;
+    /// A digest of the files: the same everywhere for the same files.
+    fn fingerprint(sources: &Sources) -> Fingerprint;
 
     /// Compiles the files.
     ///
@@ -102,7 +101,9 @@ pub struct ReloadStatus {
     pub refusals: u64,
 }
 
-/// A keyed digest of a policy's text: the same on all nodes with the same secret and policy.
+/// A digest of a policy's text: the same in every process, so that two servers can be compared by their logs.
+///
+/// For a single file it is the first half of what `sha256sum` prints.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 16]);
 
@@ -116,10 +117,15 @@ impl Fingerprint {
 
     /// The digest of the concatenated parts.
     #[must_use]
-    pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>, secret: [u8; 16]) -> Self {
-        let mut hasher = SipHasher24::new_with_key(&secret);
-        parts.into_iter().for_each(|part| hasher.write(part));
-        Self(hasher.finish128().as_bytes())
+    pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hasher = digest::Context::new(&digest::SHA256);
+        parts.into_iter().for_each(|part| hasher.update(part));
+        let mut half = [0; 16];
+        let bytes = hasher.finish();
+        half.iter_mut()
+            .zip(bytes.as_ref())
+            .for_each(|(to, from)| *to = *from);
+        Self(half)
     }
 }
 
@@ -202,7 +208,7 @@ impl<E: Reloadable> Reloader<E> {
     ) -> Result<Self, Vec<Diagnostics>> {
         let worker = FileWorker::new("read");
         let sources = read_on(&worker, path, E::read)?;
-        let (files, hash) = (sources.len(), E::fingerprint(&sources, secret));
+        let (files, hash) = (sources.len(), E::fingerprint(&sources));
         let rules = E::compile(sources, path, secret, options)?;
         let engine =
             make(rules).map_err(|error| vec![whole_file_problem(path, &error.to_string())])?;
@@ -257,7 +263,7 @@ impl<E: Reloadable> Reloader<E> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let sources = read_on(&self.worker, &self.path, E::read);
         let hash = sources.as_ref().ok();
-        let hash = hash.map(|sources| E::fingerprint(sources, self.secret));
+        let hash = hash.map(E::fingerprint);
         let is_forced = matches!(when, LoadWhen::Always);
         let (sources, hash) = {
             let mut status = self.lock();
@@ -272,8 +278,9 @@ impl<E: Reloadable> Reloader<E> {
                 }
                 (Ok(sources), Some(hash)) => (sources, hash),
                 (sources, _) => {
-                    status.record_unreadable(is_forced);
-                    return status.reject(&self.path, sources.err().unwrap_or_default());
+                    let problems = sources.err().unwrap_or_default();
+                    let is_new = status.record_unreadable(is_forced, &problems);
+                    return status.reject(&self.path, problems, is_new);
                 }
             }
         };
@@ -292,7 +299,7 @@ impl<E: Reloadable> Reloader<E> {
             }
             Err(problems) => {
                 status.record_invalid();
-                status.reject(&self.path, problems)
+                status.reject(&self.path, problems, true)
             }
         }
     }

@@ -82,8 +82,8 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
         }
     }
 
-    fn fingerprint(sources: &Sources, secret: [u8; 16]) -> Fingerprint {
-        Fingerprint::from_parts(sources.iter().map(|(_, bytes)| bytes.as_slice()), secret)
+    fn fingerprint(sources: &Sources) -> Fingerprint {
+        Fingerprint::from_parts(sources.iter().map(|(_, bytes)| bytes.as_slice()))
     }
 
     fn compile(

@@ -151,7 +151,8 @@ impl ConcurrencyLimiter {
         }
         permit.is_held = false;
         let name = self.shared.name.clone();
-        Err(Denial::new(name, permits, reply.outcome, reply.status).into())
+        let denial = Denial::new(name, permits, reply.outcome, reply.status);
+        Err(denial.by_limit(&self.shared.identified.limit).into())
     }
 
     /// The number of free permits of this key.

@@ -11,6 +11,7 @@ mod batch;
 mod concurrency;
 mod edge_cases;
 mod operations;
+mod rate_limit_fields;
 mod redis;
 mod replace;
 mod restore;

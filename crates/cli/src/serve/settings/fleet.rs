@@ -21,7 +21,7 @@ use tollgate_store::register::FleetName;
 use super::{parse_at_least_one, read_at_startup, read_variable};
 
 /// The variable with the password itself.
-const PASSWORD_VARIABLE: &str = "TOLLGATE_REDIS_PASSWORD";
+pub(crate) const PASSWORD_VARIABLE: &str = "TOLLGATE_REDIS_PASSWORD";
 /// Five times the size of a bundle with all certificate authorities that browsers trust.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 /// The largest deadline of a call to Redis.

@@ -13,8 +13,8 @@ use tollgate_service::{InvalidSecret, Secret};
 /// The longest secret file that is read.
 const MAX_SECRET_BYTES: u64 = 4_096;
 /// The variables with the secrets themselves.
-const FLEET_SECRET: &str = "TOLLGATE_FLEET_SECRET";
-const RESP_PASSWORD: &str = "TOLLGATE_RESP_PASSWORD";
+pub(crate) const FLEET_SECRET: &str = "TOLLGATE_FLEET_SECRET";
+pub(crate) const RESP_PASSWORD: &str = "TOLLGATE_RESP_PASSWORD";
 
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Secrets")]

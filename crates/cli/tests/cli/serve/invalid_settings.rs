@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use super::{PolicyFile, policy};
-use crate::harness::output;
+use crate::harness::{Folder, output, run_output, tollgate};
 
 #[test]
 fn an_invalid_policy_is_reported_with_its_line() {
@@ -70,6 +70,12 @@ fn invalid_arguments_are_reported() {
             "invalid value '8080' for '--listen <ADDRESS>'",
         ),
         (
+            "--listen=:8080",
+            "write 127.0.0.1:8080 for programs on this machine, or 0.0.0.0:8080 for every interface",
+        ),
+        ("--port=8080", "a similar argument exists: '--listen'"),
+        ("--port=80", "for example '--listen 127.0.0.1:8080'"),
+        (
             "--listen-resp=on",
             "it must be an address with a port (127.0.0.1:8080, [::1]:8080), `unix:` and a path, or `off`",
         ),
@@ -112,4 +118,68 @@ fn invalid_arguments_are_reported() {
         assert!(matches!(code, Some(1 | 2)) && stdout.is_empty(), "{code:?}");
         assert!(stderr.contains(expected), "{stderr}");
     }
+}
+
+/// A directory of policies was read as files of envoyproxy/ratelimit, with two errors or more for each file.
+#[test]
+fn a_directory_of_policies_is_one_error_that_says_what_to_do() {
+    let folder = Folder::with(&[
+        ("a.yaml", &policy("1/s")),
+        ("b.yml", &policy("2/s")),
+        ("c.yaml", "routes: [/a]\nexempt: [{ ip: 10.0.0.0/8 }]\n"),
+    ]);
+    let (code, _, stderr) = folder.run(&["serve", "--listen=127.0.0.1:0", "--config=."]);
+    assert_eq!(code, Some(1));
+    assert_eq!(stderr.matches("help:").count(), 1, "{stderr}");
+    for part in [
+        "there is 1 problem with the policy",
+        "3 of its files are Tollgate policies (a.yaml, b.yml, c.yaml)",
+        "put all limits into one file and name it: `--config ./a.yaml`",
+    ] {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+    let envoy = "domain: edge\ndescriptors: []\n";
+    let mixed = Folder::with(&[("a.yaml", &policy("1/s")), ("b.yaml", envoy)]);
+    let (_, _, stderr) = mixed.run(&["serve", "--listen=127.0.0.1:0", "--config=."]);
+    assert!(
+        stderr.contains("1 of its files is a Tollgate policy (a.yaml)"),
+        "{stderr}"
+    );
+}
+
+/// The process ran and answered nobody, and only a look at its ports showed it.
+#[test]
+fn a_server_without_a_listener_is_refused() {
+    let off = [
+        "serve",
+        "--listen=off",
+        "--listen-grpc=off",
+        "--listen-resp=off",
+    ];
+    let (code, stdout, stderr) = output(&off);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""));
+    assert!(
+        stderr.ends_with("error: all listeners are off; set an address with --listen, --listen-grpc or --listen-resp\n"),
+        "{stderr}"
+    );
+}
+
+/// Without a scheme every server of Redis was refused with no hint at the form.
+#[test]
+fn the_address_of_redis_needs_no_scheme() {
+    let refused = |address: &str| {
+        let mut command = tollgate(&["serve", "--listen=127.0.0.1:0", "--redis", address]);
+        command.env("TOLLGATE_FLEET_SECRET", "correct horse battery staple");
+        // An address that parses gets as far as this setting.
+        command.env("TOLLGATE_RESP_PASSWORD", "");
+        run_output(command.output().unwrap()).2
+    };
+    let accepted = refused("localhost:1");
+    assert!(
+        accepted.contains("the password of Redis clients is empty"),
+        "{accepted}"
+    );
+    let unclear = refused("localhost");
+    assert!(unclear.contains("error: --redis: "), "{unclear}");
+    assert!(unclear.contains("write redis://host:port"), "{unclear}");
 }

@@ -48,6 +48,16 @@ fn a_changed_policy_is_loaded_and_an_invalid_one_is_not() {
     }
     file.write("limits: [");
     served.wait_for("policy reload failed, keeping the current policy");
+    // The second mistake, the deletion, and a reload by hand were not logged.
+    let failed = || served.wait_for("policy reload failed, keeping the current policy");
+    file.write("limits: 7\n");
+    failed();
+    std::fs::remove_file(&file.0).unwrap();
+    failed();
+    served.wait_for("the file cannot be read");
+    served.signal("HUP");
+    failed();
+    served.wait_for("the file cannot be read");
     assert!(ask(2, "c").contains("200"));
     let (status, _) = served.stop("TERM");
     assert_eq!(status.code(), Some(0));

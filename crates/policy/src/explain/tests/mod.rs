@@ -67,8 +67,7 @@ fn per_user() -> LimitRule {
 /// The description of one quota.
 fn words(quota: crate::source::Located<crate::model::QuotaSpec>) -> String {
     let explained = explain(&policy(vec![limit("x", quota)])).unwrap();
-    let words = explained.limits[0].quotas[0].words.clone();
-    words.replace("; over-admission bound 0; 1 round trip", "")
+    explained.limits[0].quotas[0].words.clone()
 }
 
 #[test]
@@ -78,9 +77,22 @@ fn the_readme_example_is_current() {
     let explained = explain(&policy(vec![user])).unwrap();
     assert_eq!(
         explained.limits[0].quotas[0].words,
-        "at most 200 at once, then one every 60 ms; never more than 1,200 in any minute; \
-         over-admission bound 0; 1 round trip"
+        "at most 200 at once, then one every 60 ms; never more than 1,200 in any minute"
     );
+}
+
+/// A single server printed round trips, nodes and Redis, and its reader wondered which Redis.
+#[test]
+fn without_a_fleet_there_are_no_words_about_one() {
+    let policy = policy(vec![login(), per_user()]);
+    let explained = explain(&policy).unwrap();
+    let with = explained.to_string();
+    let without = explained.without_fleet().to_string();
+    for word in ["over-admission", "round trip", "store", "node", "Redis"] {
+        assert!(with.contains(word), "{word}: {with}");
+        assert!(!without.contains(word), "{word}: {without}");
+    }
+    assert!(without.contains(" bytes a key in memory\n"), "{without}");
 }
 
 #[test]
@@ -96,7 +108,7 @@ fn every_algorithm_has_a_description() {
             Algorithm::LeakyBucket,
             10,
             SECOND,
-            "at most 10 at once, then one every 100 ms; never more than 20 in any second",
+            "at most 10 at once, then one every 100 ms; never more than 20 in any second, up to twice the rate in a window",
         ),
         (
             Algorithm::LeakyQueue,
@@ -108,13 +120,13 @@ fn every_algorithm_has_a_description() {
             Algorithm::FixedWindow,
             100,
             MINUTE,
-            "at most 100 in each minute, and up to 200 around the end of a minute; windows begin at whole multiples of 1 min since 1970, UTC",
+            "at most 100 in each minute, and up to 200 around the end of a minute, up to twice the rate in a window; windows begin at whole multiples of 1 min since 1970, UTC",
         ),
         (
             Algorithm::FixedWindow,
             1_000_000,
             Period::Month,
-            "at most 1,000,000 in each calendar month, and up to 2,000,000 around the end of a calendar month; months begin at midnight, UTC",
+            "at most 1,000,000 in each calendar month, and up to 2,000,000 around the end of a calendar month, up to twice the rate in a window; months begin at midnight, UTC",
         ),
         (
             Algorithm::SlidingWindow,
@@ -132,7 +144,7 @@ fn every_algorithm_has_a_description() {
             Algorithm::TokenBucket,
             1_000,
             Period::Month,
-            "at most 1,000 at once, then one every 43 min 12 s; never more than 2,000 in any 30 d (a month counts as 30 days)",
+            "at most 1,000 at once, then one every 43 min 12 s; never more than 2,000 in any 30 d, up to twice the rate in a window (a month counts as 30 days)",
         ),
         (Algorithm::TokenBucket, 0, SECOND, "denies everything"),
     ];
@@ -157,8 +169,8 @@ fn concurrency_and_computed_quotas_have_a_description() {
             computed(5_000, 50, "claim.repos", 12_500, HOUR)
         )),
         "5,000 per hour and 50 more for each of claim.repos, up to 12,500 per hour: \
-         at the least at most 5,000 at once, then one every 720 ms; never more than 10,000 in any hour; \
-         at the most at most 12,500 at once, then one every 288 ms; never more than 25,000 in any hour"
+         at the least at most 5,000 at once, then one every 720 ms; never more than 10,000 in any hour, up to twice the rate in a window; \
+         at the most at most 12,500 at once, then one every 288 ms; never more than 25,000 in any hour, up to twice the rate in a window"
     );
     let mut bytes = bucket(3_000_000, SECOND);
     bytes.value.unit = QuotaUnit::Bytes;
@@ -169,7 +181,7 @@ fn concurrency_and_computed_quotas_have_a_description() {
     let year = quota(Algorithm::FixedWindow, &[(5, Period::Year)]);
     let explained = explain(&policy(vec![limit("x", year)])).unwrap();
     assert!(
-        explained.limits[0].notes[0]
+        explained.limits[0].fleet[1]
             .contains("at most 2 at once, 2 per calendar year, by a token bucket")
     );
     let mut day = quota(Algorithm::FixedWindow, &[(5, DAY)]);

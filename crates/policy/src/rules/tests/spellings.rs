@@ -260,6 +260,43 @@ fn settings_say_how_servers_read() {
     ));
 }
 
+/// A spelling could choose the larger tier or the lower cost of another route.
+#[test]
+fn of_the_tiers_and_costs_of_all_readings_the_strictest_counts() {
+    let text = r#"
+routes: [/login, /search, "/a/{x}"]
+limits:
+  - name: tiers
+    key: [ip]
+    rate: 10/s
+    tiers: { by: route, /login: 1/s, /search: 100/s }
+  - name: cost
+    key: [ip]
+    rate: 100/s
+    cost: { by: route, /search: 5, /login: 3, otherwise: 1 }
+"#;
+    let policy = load(text, "p.yaml", SourceFormat::Yaml).unwrap();
+    let rules = Rules::compile(&policy, [7; 16]).unwrap();
+    let ask = |path: &str| {
+        let request = Request::with(&[("path", path), ("ip", "192.0.2.1")]);
+        let mut matched = MatchedRules::new();
+        rules.match_rules(&request, &mut matched);
+        (
+            rules.variant(0, &request, &matched, b""),
+            rules.cost(1, &request, &matched),
+        )
+    };
+    let (own, login, search) = (0, 1, 2);
+    assert_eq!(ask("/login"), (login, 3));
+    assert_eq!(ask("/search"), (search, 5));
+    assert_eq!(ask("/other"), (own, 1));
+    // For one server it is `/login`, for another `/search`.
+    assert_eq!(ask("/search;%2F..%2Flogin"), (login, 5));
+    // The larger tier needs all readings, the smaller one needs one.
+    assert_eq!(ask("/other/..%2Fsearch"), (own, 5));
+    assert_eq!(ask("/LOGIN"), (login, 3));
+}
+
 /// Limits that are written in capitals apply to other spellings as well.
 #[test]
 fn case_is_ignored_in_the_policy_too() {

@@ -206,7 +206,15 @@ fn yaml_syntax_errors_have_readable_messages() {
             ("a: @x\n", "1:4+1 a value cannot begin with `@`"),
             ("a: %5\n", "1:4+1 a value cannot begin with `%`"),
             ("a: b: c\n", "1:5+1 unexpected `:`"),
-            ("a: 1\n  b: 2\n", "2:4+1 unexpected `:`"),
+            (
+                "a: 1\n  b: 2\n",
+                "2:3+1 this line is indented more than the field above it, which already has a value",
+            ),
+            (
+                "a:\n  - b: 1\n     c: 2\n",
+                "3:6+1 this line is indented more than the field above it",
+            ),
+            ("a: http://b c: d\n", "1:14+1 unexpected `:`"),
             (
                 "  a: 1\n b: 2\n",
                 "2:2+1 this line does not belong to the block above",

@@ -53,7 +53,7 @@ pub(super) fn policy(policy: &Policy) -> String {
         // Always written, because an empty file is rejected.
         (
             "limits",
-            Some(Json::List(policy.limits.iter().map(limit).collect())),
+            list(policy.limits.iter().map(limit).collect()).or_else(|| Some(text("none"))),
         ),
     ])
     .to_string()

@@ -5,8 +5,10 @@
 
 mod forwarded_request;
 mod repeated_values;
+mod untrusted;
 
 pub(crate) use forwarded_request::ForwardedRequest;
+use untrusted::UntrustedGateways;
 
 use std::net::IpAddr;
 
@@ -40,6 +42,7 @@ pub(crate) struct Gateways {
     trusted: TrustedProxies,
     by_real_ip: ClientAddressResolver,
     by_forwarded_for: ClientAddressResolver,
+    pub(crate) untrusted: UntrustedGateways,
 }
 
 impl Gateways {
@@ -49,6 +52,7 @@ impl Gateways {
             by_real_ip: by(ForwardedHeader::Single("x-real-ip".into())),
             by_forwarded_for: by(ForwardedHeader::XForwardedFor),
             trusted,
+            untrusted: UntrustedGateways::default(),
         }
     }
 

@@ -105,8 +105,7 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Answers all plain requests of the input. When many replies are waiting, they are sent before more requests are answered: a
-/// short request may have a long reply. Returns how much of the input was answered, how much of the output was sent, and the
-/// delayed response.
+/// short request may have a long reply. Returns what was answered, and how much of the output was sent.
 async fn answer_round<A: HttpHandler, S: AsyncWrite + Unpin>(
     handler: &A,
     stream: &mut S,
@@ -121,8 +120,8 @@ async fn answer_round<A: HttpHandler, S: AsyncWrite + Unpin>(
         consumed = consumed.saturating_add(answered.consumed);
         answered.consumed = consumed;
         let sent = poll_fn(|context| Poll::Ready(send_available(stream, context, output))).await?;
-        let is_over = answered.delayed.is_some() || answered.is_closing;
-        if output.len() < MAX_UNSENT_LEN || !sent.is_flushed || is_over {
+        let is_last = answered.is_closing || answered.delayed.is_some();
+        if output.len() < MAX_UNSENT_LEN || !sent.is_flushed || is_last {
             return Ok((answered, sent));
         }
         output.clear();
@@ -257,8 +256,8 @@ fn poll_read<S: AsyncRead + Unpin>(
     Poll::Ready(Ok((filled > 0).then(|| buffers.with_filled(filled, keep))))
 }
 
-/// Answers the plain requests at the start of the input. It stops after a response that is delayed or closes the connection, and when
-/// the replies are long.
+/// Answers the plain requests at the start of the input. It stops after a response that is delayed or closes the connection, and
+/// when the replies are long.
 async fn answer_pipelined<A: HttpHandler>(
     handler: &A,
     input: &[u8],
