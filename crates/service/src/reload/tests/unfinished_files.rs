@@ -96,8 +96,8 @@ impl Reloadable for HungEngine {
         Ok(vec![(path.to_owned(), Vec::new())])
     }
 
-    fn fingerprint(_: &Sources, secret: [u8; 16]) -> Fingerprint {
-        Fingerprint(secret)
+    fn fingerprint(_: &Sources) -> Fingerprint {
+        Fingerprint([7; 16])
     }
 
     fn compile(_: Sources, _: &Path, _: [u8; 16], (): &()) -> Result<(), Vec<Diagnostics>> {
