@@ -42,8 +42,8 @@ fn i06_memory_is_bounded_during_the_attack_and_goes_back_to_the_system() {
     command.env("TOLLGATE_LISTEN_ADMIN", "127.0.0.1:0");
     let server = ServerProcess::start(command);
     let admin = server.printed.lines().find_map(|line| {
-        let (_, url) = line.split_once("http://")?;
-        url.strip_suffix("/metrics")?.parse().ok()
+        let address = line.strip_prefix("admin listener on http://")?;
+        address.parse().ok()
     });
     let admin: SocketAddr = admin.expect("the admin listener");
     let before = metric(admin, "process_resident_memory_bytes ");
