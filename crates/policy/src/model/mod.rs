@@ -15,7 +15,10 @@ pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
-pub use quota::{Amount, Burst, ComputedRate, Period, QuotaOverride, QuotaSpec, RateSpec, Tiers};
+pub use quota::{
+    Amount, Burst, ComputedRate, Period, QuotaDetails, QuotaOverride, QuotaSpec, RateSpec,
+    RefillMode, Tiers, WindowStart,
+};
 pub use tollgate_core::limit::WhenFull;
 
 pub use crate::algorithm::Algorithm;

@@ -5,8 +5,8 @@ use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::Limit;
 use tollgate_core::reservation::ReservationId;
 use tollgate_core::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, Receipt, SlidingCounter,
-    SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
+    Calendar, Concurrency, CustomBucket, FixedWindow, LeakyBucket, Nanos, Rate, Receipt,
+    SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 use tollgate_store::Op;
 
@@ -53,6 +53,7 @@ impl TestRng {
 pub(crate) enum Family {
     Token,
     Leaky,
+    Custom,
     Window,
     Log,
     Counter,
@@ -60,9 +61,10 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    pub(crate) const EACH: [Self; 6] = [
+    pub(crate) const EACH: [Self; 7] = [
         Self::Token,
         Self::Leaky,
+        Self::Custom,
         Self::Window,
         Self::Log,
         Self::Counter,
@@ -107,6 +109,21 @@ pub(crate) fn limit(rng: &mut TestRng, family: Family) -> (Limit, u64) {
                 .block(block)
                 .build()
                 .map(Into::into),
+            Family::Custom => {
+                let bucket = TokenBucket::builder(rate)
+                    .burst(burst.saturating_mul(block))
+                    .overdraft(overdraft)
+                    .block(block);
+                let mut custom = CustomBucket::builder(bucket);
+                if rng.chance(60) {
+                    custom = custom.refill_in_steps();
+                }
+                if rng.chance(60) {
+                    let initial = rng.below(burst.saturating_mul(block).saturating_add(1));
+                    custom = custom.initial(initial, rng.one_of(&PERIODS));
+                }
+                custom.build().map(Into::into)
+            }
             Family::Leaky => {
                 let leaky = match rng.below(3) {
                     0 => LeakyBucket::meter(rate).burst(burst),
