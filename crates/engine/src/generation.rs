@@ -261,9 +261,16 @@ impl Generation {
             retired,
             table,
         } = table.assign(&requests, now)?;
-        let mut uses: HashMap<LimitId, usize> = HashMap::new();
-        for id in &ids {
-            *uses.entry(*id).or_default() += 1;
+        let meters = rules.rules().iter().flat_map(|rule| rule.meters.iter());
+        let mut uses: HashMap<LimitId, StateUse<'_>> = HashMap::new();
+        for (id, meter) in ids.iter().zip(meters) {
+            let state_use = uses.entry(*id).or_insert(StateUse {
+                meters: 0,
+                quotas: &meter.quotas,
+                has_other_quotas: false,
+            });
+            state_use.meters += 1;
+            state_use.has_other_quotas |= *state_use.quotas != *meter.quotas;
         }
         let mut ids = ids.into_iter();
         let mut key_specs = KeySpecIndex::default();
@@ -278,8 +285,7 @@ impl Generation {
                 let slot_key = rules
                     .colocation_part(meter_ref)
                     .map(|part| key_specs.slot_index_of(part));
-                let is_shared = uses.get(&id).is_some_and(|uses| *uses > 1);
-                MeterState::new(rule, meter, (id, key, slot_key), is_shared)
+                MeterState::new(rule, meter, (id, key, slot_key), uses.get(&id))
             });
             LimitEntry {
                 meters: state.collect(),
@@ -321,7 +327,7 @@ impl MeterState {
         rule: &Rule,
         meter: &Meter,
         (id, key, slot_key): (LimitId, u32, Option<u32>),
-        is_shared: bool,
+        state_use: Option<&StateUse<'_>>,
     ) -> Self {
         let identified = |limit: Limit| IdentifiedLimit { id, limit };
         let may_wait = matches!(
@@ -352,10 +358,22 @@ impl MeterState {
             queueing_quotas: queueing,
             queueing_options,
             is_concurrency,
-            is_shared,
-            denial_caching: denial_caching(rule, is_concurrency),
+            is_shared: state_use.is_some_and(|uses| uses.meters > 1),
+            denial_caching: match state_use {
+                // A denial under a small burst says nothing about a larger one on the same state.
+                Some(uses) if uses.has_other_quotas => DenialCaching::Never,
+                _ => denial_caching(rule, is_concurrency),
+            },
         }
     }
+}
+
+/// How the meters of all rules use one state.
+struct StateUse<'a> {
+    meters: usize,
+    /// The quotas of the first of them.
+    quotas: &'a [Limit],
+    has_other_quotas: bool,
 }
 
 /// The quota of a meter that has only one.

@@ -9,7 +9,7 @@ mod key;
 mod matching;
 mod quota;
 
-pub use action::{Consistency, Mode, OnStoreFailure, Penalty, Percent};
+pub use action::{BlockSteps, Consistency, Mode, OnStoreFailure, Penalty, Percent};
 pub use cost::{Cost, Count, StatusClass};
 pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]

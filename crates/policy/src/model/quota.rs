@@ -25,6 +25,21 @@ pub struct QuotaSpec {
     pub details: QuotaDetails,
 }
 
+impl QuotaSpec {
+    /// Whether two quotas count in the same way. Buckets that share a state may have different bursts, because a burst only says how much
+    /// of the state's debt is admitted.
+    #[must_use]
+    pub fn is_same_but_burst(&self, other: &Self) -> bool {
+        let may_differ = matches!(self.amount, Amount::Rates(_)) && self.algorithm.has_burst();
+        let burst = if may_differ { self.burst } else { other.burst };
+        *self
+            == Self {
+                burst,
+                ..other.clone()
+            }
+    }
+}
+
 /// Where windows begin, how a bucket refills, and what new keys start with. `None`: the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct QuotaDetails {
