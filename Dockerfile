@@ -1,14 +1,16 @@
-# A small image that contains only the program and the demonstration policy. Build it in the root of the repository:
+# A small image that contains only the program, licences and the demonstration policy. Build it in the root of the repository:
 #     docker build -t tollgate .
 # The image contains no secrets. Pass them as files or variables to `docker run` (docs/running.md).
 
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked -p tollgate-cli --bin tollgate
+# The same program as in the archive of a release. It is static, so the image needs no C library.
+RUN cargo xtask dist
 
-FROM gcr.io/distroless/cc-debian12:nonroot
-COPY --from=build /src/target/release/tollgate /usr/bin/tollgate
+FROM gcr.io/distroless/static-debian12:nonroot
+COPY --from=build /src/target/dist/root/bin/tollgate /usr/bin/tollgate
+COPY --from=build /src/target/dist/root/share/doc/tollgate /usr/share/doc/tollgate
 COPY --from=build /src/policies/demo.yaml /etc/tollgate/policy.yaml
 
 # All clients are outside the container, so the listeners use 0.0.0.0. The admin listener stays on loopback: to reach it from

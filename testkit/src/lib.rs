@@ -17,6 +17,7 @@ pub mod oracle;
 pub mod peer_programs;
 pub mod peers;
 pub mod process;
+pub mod prometheus;
 pub mod redis;
 pub mod register;
 pub mod seeded_rng;

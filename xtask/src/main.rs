@@ -7,6 +7,7 @@ mod book;
 mod callgrind;
 mod chaos;
 mod conventions;
+mod dist;
 mod extra;
 mod instruction_counts;
 mod layers;
@@ -78,6 +79,13 @@ const COMMANDS: &[Command] = &[
         usage: "chaos --minutes N [--seed S] [--only NAME]",
         about: "every scenario of faults again and again, in random order with random seeds, and a report of what came of it",
         run: chaos::run,
+    },
+    Command {
+        usage: "dist [--smoke] [--binary PATH] [--target TRIPLE]",
+        about: "a release as one archive in cargo's target folder: a static program, manual pages, completions, licences, a bill of \
+                materials, a checksum; --binary packs a program that exists; --smoke packs the one that tests \
+                have built, and looks at the archive",
+        run: dist::run,
     },
     Command {
         usage: "extra [miri|mutants|deny|fuzz] [--seconds N] [args…]",
@@ -164,6 +172,9 @@ mod tests {
             "chaos",
             "chaos --minutes soon",
             "chaos --minutes 1 --everything",
+            "dist --binary",
+            "dist now please",
+            "dist --smoke --target a",
             "extra valgrind",
             "extra fuzz --seconds soon",
             "extra --seconds 5",

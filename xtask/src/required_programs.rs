@@ -46,6 +46,16 @@ pub(crate) const REQUIRED_PROGRAMS: &[RequiredProgram] = &[
         why: "the unit that is shipped is checked by it",
     },
     RequiredProgram {
+        program: "promtool",
+        debian_package: "prometheus",
+        why: "tests the alert rules, and scrapes a real server",
+    },
+    RequiredProgram {
+        program: "node",
+        debian_package: "nodejs",
+        why: "runs the example of a client, which wants version 18 or newer",
+    },
+    RequiredProgram {
         program: "pip3",
         debian_package: "python3-pip",
         why: "brings the servers that no distribution has; see peers.rs",
@@ -79,6 +89,10 @@ enum Means {
     None,
 }
 
+/// Debian starts a server as soon as it is installed, and Prometheus listens on all interfaces. Tests start their own, so systemd
+/// is told to start none now; one that is enabled starts with the machine, until `systemctl disable` says otherwise.
+const ENVIRONMENT: [&str; 3] = ["env", "DEBIAN_FRONTEND=noninteractive", "SYSTEMD_OFFLINE=1"];
+
 /// Installs whatever is missing, or says exactly what to type.
 pub(crate) fn ensure(needs: &[RequiredProgram]) -> Result<(), String> {
     let missing: Vec<&RequiredProgram> = needs
@@ -93,11 +107,7 @@ pub(crate) fn ensure(needs: &[RequiredProgram]) -> Result<(), String> {
     }
     for words in plan(&missing, means())? {
         let (program, args) = words.split_first().ok_or("an empty command was planned")?;
-        process::run(
-            Command::new(program)
-                .args(args)
-                .env("DEBIAN_FRONTEND", "noninteractive"),
-        )?;
+        process::run(Command::new(program).args(args))?;
     }
     missing
         .iter()
@@ -135,12 +145,9 @@ fn plan(missing: &[&RequiredProgram], means: Means) -> Result<Vec<Vec<String>>, 
         }
     };
     let with_prefix = |words: Vec<&str>| {
-        prefix
-            .iter()
-            .copied()
-            .chain(words)
-            .map(str::to_owned)
-            .collect()
+        // Behind `sudo`, which hands on no variable of ours.
+        let prefix = prefix.iter().copied().chain(ENVIRONMENT);
+        prefix.chain(words).map(str::to_owned).collect()
     };
     Ok(vec![with_prefix(update), with_prefix(install)])
 }
@@ -172,10 +179,13 @@ mod tests {
     #[test]
     fn root_installs_without_asking_and_others_through_sudo() {
         let root = plan(&[&LAMP], Means::Root).unwrap();
-        assert_eq!(root[0], ["apt-get", "update"]);
+        assert_eq!(root[0][3..], ["apt-get", "update"]);
         assert_eq!(
             root[1],
             [
+                "env",
+                "DEBIAN_FRONTEND=noninteractive",
+                "SYSTEMD_OFFLINE=1",
                 "apt-get",
                 "install",
                 "-y",
@@ -184,7 +194,8 @@ mod tests {
             ]
         );
         let sudo = plan(&[&LAMP], Means::Sudo).unwrap();
-        assert_eq!(sudo[1][..3], ["sudo", "-n", "apt-get"]);
+        assert_eq!(sudo[1][..3], ["sudo", "-n", "env"]);
+        assert_eq!(sudo[1][2..], root[1]);
     }
 
     #[test]

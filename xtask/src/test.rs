@@ -10,7 +10,7 @@ use crate::process::{cargo, run as run_process};
 use crate::steps::{self, Step};
 use crate::workspace::Workspace;
 use crate::{
-    bench, chaos, conventions, layers, links, peer_tests, peers, quotes, required_programs,
+    bench, chaos, conventions, dist, layers, links, peer_tests, peers, quotes, required_programs,
 };
 
 /// Longer than this and people stop running it.
@@ -64,6 +64,7 @@ fn everything() -> Result<Vec<Step>, String> {
         // Benchmarks are left out on purpose: `--all-targets` would run them.
         tests(&["--lib", "--bins", "--tests", "--examples"]),
         peer_tests::left_out(),
+        Step::new("dist smoke", dist::smoke),
         Step::new("chaos smoke", chaos::smoke),
         // Tests see the facade with all its features; people add it with none.
         cargo_step("facade without features", &["check", "--package", FACADE]),

@@ -47,10 +47,7 @@ pub(super) fn resp_check(times: u64) -> CaseRun {
 pub(super) fn http_check(times: u64, units: u64) -> CaseRun {
     let app = app(units)?;
     let address = SocketAddr::from(([127, 0, 0, 1], 8080));
-    let peer = Peer {
-        address: Some(address),
-        local: LocalEndpoint::Tcp(address),
-    };
+    let peer = Peer::new(Some(address), LocalEndpoint::Tcp(address));
     let request = Request::post("/v1/check")
         .header("host", "127.0.0.1")
         .header("content-type", "application/json")

@@ -10,6 +10,7 @@ mod explain;
 mod health;
 mod input;
 mod json;
+mod man;
 mod output;
 mod policy_tests;
 mod request_description;
@@ -53,6 +54,8 @@ enum Command {
     Settings,
     /// Print a completion script for a shell
     Completions(completions::Options),
+    /// Write the manual pages of all commands into a folder
+    Man(man::Options),
 }
 
 fn main() -> ExitCode {
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
             None => Ok(()),
         },
         Command::Completions(options) => completions::print::<Arguments>(&options),
+        Command::Man(options) => man::write::<Arguments>(&options),
     };
     exit_code(result.map(|()| true))
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tollgate_core::Nanos;
 
+use crate::address::ParsedAddress;
 use crate::credentials::CredentialsProvider;
 use crate::key_name::KeyHashSecret;
 use crate::tls::RedisTls;
@@ -64,6 +65,13 @@ impl Default for ReservationRetention {
 }
 
 impl RedisOptions {
+    /// Whether the address contains a password. [`credentials`](Self::credentials) keeps it out of command lines and logs.
+    #[must_use]
+    pub fn has_password_in_address(&self) -> bool {
+        ParsedAddress::parse(&self.address)
+            .is_ok_and(|address| address.template.redis_settings().password().is_some())
+    }
+
     /// The defaults: 15 ms per decision, 200 ms to connect, three connections, 4,096 calls in flight.
     pub fn new(address: impl Into<String>, secret: KeyHashSecret) -> Self {
         Self {

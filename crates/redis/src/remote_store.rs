@@ -142,4 +142,8 @@ impl RemoteStore for RedisStore {
     fn is_connected(&self) -> bool {
         Self::is_connected(self)
     }
+
+    fn waiting_calls(&self) -> usize {
+        Self::waiting_calls(self)
+    }
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{QuotaCheck, StoreError, StoreErrorKind, StoreKey, StoreReply};
@@ -15,6 +14,7 @@ use tollgate_store::{QuotaCheck, StoreError, StoreErrorKind, StoreKey, StoreRepl
 use crate::key_name::{KeyHashSecret, KeyName};
 use crate::multi_slot::{self, CompensationQueue, PlacedCheck};
 use crate::options::{RedisOptions, ReservationRetention};
+use crate::pool::CallDeadline;
 use crate::remote_store::ProbeKeys;
 use crate::topology::{HashSlot, ServerWarning, Topology};
 use crate::wire::{ScriptCall, decode};
@@ -100,7 +100,7 @@ impl RedisStore {
         }
         let _permit = self.permit()?;
         let inner = &self.inner;
-        let until = Instant::now() + inner.options.deadline;
+        let mut deadline = CallDeadline::new(inner.options.deadline);
         let place_check = |index: usize, check: &QuotaCheck<'_>| {
             let tag = tags.get(index).and_then(Option::as_ref);
             let key_name = KeyName::new(inner.options.secret, &check.key, tag);
@@ -112,7 +112,7 @@ impl RedisStore {
             let only = std::iter::once((check, key_name));
             let request = ScriptCall::for_named_checks(inner.reservation_retention(), only, None)?;
             return inner
-                .decide_in_slot(slot, &request, checks, answers, until)
+                .decide_in_slot(slot, &request, checks, answers, &mut deadline)
                 .await;
         }
         let placed: Vec<PlacedCheck<'_>> = checks
@@ -134,7 +134,7 @@ impl RedisStore {
                 let request =
                     ScriptCall::for_named_checks(inner.reservation_retention(), named, None)?;
                 inner
-                    .decide_in_slot(slot, &request, checks, answers, until)
+                    .decide_in_slot(slot, &request, checks, answers, &mut deadline)
                     .await
             }
             // Boxed, so that the future of batches in one slot stays small.
@@ -144,7 +144,7 @@ impl RedisStore {
                     &self.compensations,
                     &placed,
                     answers,
-                    until,
+                    &mut deadline,
                 ))
                 .await
             }
@@ -162,6 +162,17 @@ impl RedisStore {
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.inner.topology.is_connected()
+    }
+
+    /// How many calls wait to be sent, because the servers have as many as they can answer in time.
+    #[must_use]
+    pub fn waiting_calls(&self) -> usize {
+        self.inner
+            .topology
+            .pools()
+            .iter()
+            .map(|pool| pool.waiting_calls())
+            .sum()
     }
 
     /// How many states could not be parsed so far. They counted as absent and were overwritten.
@@ -213,9 +224,9 @@ impl RedisStore {
     ) -> Result<T, StoreError> {
         let _permit = self.permit()?;
         let inner = &self.inner;
-        let until = Instant::now() + inner.options.deadline;
+        let mut deadline = CallDeadline::new(inner.options.deadline);
         let slot = inner.topology.slot_of(key_name.tag());
-        let reply = inner.topology.call(slot, request, until).await?;
+        let reply = inner.topology.call(slot, request, &mut deadline).await?;
         let (value, corrupt) = read_integers(&reply, decode_reply)
             .inspect_err(|_| inner.topology.discard_connection(slot, request))?;
         inner.corrupt.fetch_add(corrupt, Ordering::Relaxed);
@@ -228,9 +239,10 @@ impl RedisStore {
         key_name: KeyName,
         request: &ScriptCall,
     ) -> Result<i64, StoreError> {
-        let until = Instant::now() + self.inner.options.deadline;
+        let mut deadline = CallDeadline::new(self.inner.options.deadline);
         let slot = self.inner.topology.slot_of(key_name.tag());
-        let reply = self.inner.topology.call(slot, request, until).await?;
+        let topology = &self.inner.topology;
+        let reply = topology.call(slot, request, &mut deadline).await?;
         let invalid_reply =
             || StoreError::new(StoreErrorKind::InvalidReply, "the reply is not one number");
         read_integers(&reply, |integers| {
@@ -263,9 +275,9 @@ impl StoreInner {
         request: &ScriptCall,
         checks: &[QuotaCheck<'_>],
         answers: &mut [StoreReply],
-        until: Instant,
+        deadline: &mut CallDeadline,
     ) -> Result<BatchOutcome, StoreError> {
-        let reply = self.topology.call(slot, request, until).await?;
+        let reply = self.topology.call(slot, request, deadline).await?;
         let batch = read_integers(&reply, |integers| decode(checks, integers, answers))
             .inspect_err(|_| self.topology.discard_connection(slot, request))?;
         if batch.corrupt > 0 {
@@ -276,8 +288,8 @@ impl StoreInner {
 
     /// Calls a script in one slot and ignores the content of the reply. Returns whether it was executed.
     pub(crate) async fn call_ignoring_reply(&self, slot: HashSlot, request: &ScriptCall) -> bool {
-        let until = Instant::now() + self.options.deadline;
-        let reply = self.topology.call(slot, request, until).await;
+        let mut deadline = CallDeadline::new(self.options.deadline);
+        let reply = self.topology.call(slot, request, &mut deadline).await;
         reply.is_ok_and(|reply| read_integers(&reply, |_| Ok(())).is_ok())
     }
 }

@@ -46,4 +46,9 @@ pub trait RemoteStore: Send + Sync + fmt::Debug {
 
     /// Whether any server is connected, as far as is known.
     fn is_connected(&self) -> bool;
+
+    /// How many calls wait to be sent, because the servers have as many as they can answer in time.
+    fn waiting_calls(&self) -> usize {
+        0
+    }
 }

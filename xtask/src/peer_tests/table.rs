@@ -115,6 +115,11 @@ pub(crate) const REQUIRED_PROGRAMS: &[RequiredProgram] = &[
         why: "runs the Redis clients of Node, which want version 20 or newer",
     },
     RequiredProgram {
+        program: "go",
+        debian_package: "golang-go",
+        why: "builds the example of a client; 80 MB, so CI does without it",
+    },
+    RequiredProgram {
         program: "npm",
         debian_package: "npm",
         why: "brings the Redis clients of Node",

@@ -5,6 +5,7 @@
 mod bound_listeners;
 mod drain;
 mod errors;
+mod exposure;
 mod fleet;
 mod log_writer;
 mod logs;
@@ -34,14 +35,12 @@ use tollgate_store::{MemoryStore, SystemClock};
 use bound_listeners::BoundListeners;
 use drain::drain;
 use errors::InvalidPolicy;
+use exposure::warn_about_exposure;
 use service_manager::{READY, STOPPING, ServiceManager};
 pub(crate) use settings::Options;
 use signals::{StopSignals, reload_signal};
 use startup_message::{log_shutdown_totals, print_startup_message};
 use tls::TlsSetup;
-
-/// Open connections of the admin listener.
-const MAX_ADMIN_CONNECTIONS: usize = 64;
 
 /// Serves until the process gets a stop signal.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
@@ -62,8 +61,10 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         app.join(fleet.shared.fleet());
         resp = resp.with_fleet(Arc::clone(fleet.shared.fleet()));
     }
-    if let Some(password) = options.secrets.resp_password()? {
-        resp = resp.with_password(&password);
+    let resp_password = options.secrets.resp_password()?;
+    warn_about_exposure(options, &tls, resp_password.as_deref());
+    if let Some(password) = &resp_password {
+        resp = resp.with_password(password);
     }
     if !app.envoy().is_by_files() {
         let service: &Arc<RateLimitService<_>> = app.service();
@@ -165,12 +166,11 @@ async fn run(
     }
     let (admin_stop, admin_stop_signal) = ShutdownTrigger::new();
     let operators = bound.admin.map(|listener| {
-        let mut limits = HttpLimits::default();
-        limits.listener.max_connections = MAX_ADMIN_CONNECTIONS;
+        let stop = admin_stop_signal.wait();
         admin_runtime.spawn(
             transports
                 .admin
-                .run(listener, limits, admin_stop_signal.wait()),
+                .run(listener, HttpLimits::for_admin(), stop),
         )
     });
     open_file_limit::raise_to_hard_limit(expected_connections(options));
@@ -234,7 +234,7 @@ fn build_api(
 /// may run out of files; then the accept loop waits.
 fn expected_connections(options: &Options) -> u64 {
     let most = options.capacity.max_connections;
-    most.saturating_add(MAX_ADMIN_CONNECTIONS) as u64
+    most.saturating_add(HttpLimits::for_admin().listener.max_connections) as u64
 }
 
 fn watch_policy(reload: Arc<dyn ReloadHandle>) -> io::Result<FileWatcher> {

@@ -47,10 +47,15 @@ impl TlsSetup {
         self.tls.as_ref()
     }
 
+    /// Whether this listener uses TLS.
+    pub(super) fn is_enabled_for(&self, which: TlsListener) -> bool {
+        self.tls.is_some() && self.listeners.contains(&which)
+    }
+
     /// Wraps the listener in TLS if `--tls-listeners` names it.
     pub(super) fn wrap(&self, listener: Listener, which: TlsListener) -> Listener {
         match &self.tls {
-            Some(tls) if self.listeners.contains(&which) => {
+            Some(tls) if self.is_enabled_for(which) => {
                 listener.with_tls(tls.for_protocol(alpn_protocol(which)))
             }
             _ => listener,

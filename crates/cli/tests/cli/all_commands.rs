@@ -107,3 +107,40 @@ fn every_command_has_help_and_needs_its_arguments() {
         "{stderr}"
     );
 }
+
+#[test]
+fn manual_pages_are_written_for_every_command() {
+    let folder = Folder::new();
+    assert_eq!(
+        folder.run(&["man", "."]),
+        (Some(0), String::new(), String::new())
+    );
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let (_, help, _) = output(&["--help"]);
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let commands: Vec<&str> = commands
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(commands.len() >= 9, "{commands:?}");
+    for command in commands {
+        assert!(
+            page("tollgate.1").contains(&format!("tollgate\\-{command}(1)")),
+            "{command}"
+        );
+        assert!(page(&format!("tollgate-{command}.1")).contains(".SH DESCRIPTION"));
+    }
+    // Settings with their variables are what people look for.
+    let serve = page("tollgate-serve.1");
+    assert!(serve.contains("TOLLGATE_LISTEN_GRPC") && serve.contains("\\-\\-listen\\-grpc"));
+    // A page of `help` and an unusable folder help nobody.
+    assert!(!folder.path().join("tollgate-help.1").exists());
+    let (code, _, stderr) = folder.run(&["man", "missing"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        stderr.contains("cannot write manual pages into missing"),
+        "{stderr}"
+    );
+}

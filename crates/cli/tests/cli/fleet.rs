@@ -78,6 +78,15 @@ fn a_missing_secret_and_an_invalid_address_are_refused_without_showing_the_passw
         said.contains("--redis-password-file file=/no/such/file"),
         "{said}"
     );
+    // `ps` shows the command line to every user, but not the environment.
+    let warning = "the password in --redis is on the command line";
+    assert!(said.contains(warning), "{said}");
+    let environment = [SECRET, ("TOLLGATE_REDIS", address)];
+    let said = refused(&missing[2..], &environment);
+    assert!(
+        said.contains("/no/such/file") && !said.contains(warning),
+        "{said}"
+    );
     let said = refused(&["--redis-ca", "ca.pem"], &[]);
     assert!(said.contains("--redis <ADDRESS>"), "{said}");
     let help = run_output(

@@ -8,8 +8,10 @@
 )]
 #![cfg(unix)]
 
+mod alerts;
 mod all_commands;
 mod check;
+mod clients;
 mod documentation;
 mod envoy;
 mod examples;

@@ -22,7 +22,8 @@ fn serving(arguments: &[&str]) -> (ServerProcess, SocketAddr) {
     started(command)
 }
 
-fn started(command: Command) -> (ServerProcess, SocketAddr) {
+/// Starts a server, and returns it with the address of its admin listener.
+pub(crate) fn started(command: Command) -> (ServerProcess, SocketAddr) {
     let served = ServerProcess::start(command);
     let (_, address) = served
         .printed
@@ -33,7 +34,7 @@ fn started(command: Command) -> (ServerProcess, SocketAddr) {
 }
 
 /// Sends a request. Returns the status and the body of the response.
-fn ask(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
+pub(crate) fn ask(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let length = body.len();
@@ -48,7 +49,7 @@ fn ask(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-fn get(address: SocketAddr, path: &str) -> (u16, String) {
+pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     ask(address, &format!("GET {path} HTTP/1.1\r\n"), "")
 }
 

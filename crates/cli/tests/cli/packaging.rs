@@ -109,6 +109,15 @@ fn systemd_accepts_the_unit() {
     );
 }
 
+/// The port that a listener has without a setting, as `docs/settings.md` says.
+fn default_port(flag: &str) -> String {
+    let page = file("docs/settings.md");
+    let start = format!("| `--{flag} ");
+    let row = page.lines().find(|line| line.starts_with(&start)).unwrap();
+    let default = row.split('`').nth(5).unwrap();
+    default.rsplit_once(':').unwrap().1.to_owned()
+}
+
 #[test]
 fn the_dockerfile_uses_existing_files_and_commands() {
     let dockerfile = file("Dockerfile");
@@ -118,7 +127,8 @@ fn the_dockerfile_uses_existing_files_and_commands() {
         .filter(|line| line.starts_with("COPY --from=build /src/"))
     {
         let source = line.split(' ').nth(2).unwrap().trim_start_matches("/src/");
-        if source == "target/release/tollgate" {
+        // What `cargo xtask dist` makes; the tests of xtask compare these lines with it.
+        if source.starts_with("target/dist/root/") {
             continue;
         }
         assert!(repository().join(source).exists(), "{source}");
@@ -127,11 +137,6 @@ fn the_dockerfile_uses_existing_files_and_commands() {
             "{source} is ignored"
         );
     }
-    let manifest = file("crates/cli/Cargo.toml");
-    assert!(dockerfile.contains("-p tollgate-cli --bin tollgate"));
-    assert!(
-        manifest.contains("name = \"tollgate-cli\"") && manifest.contains("name = \"tollgate\"")
-    );
     let version = file("Cargo.toml");
     let version = version.split("rust-version = \"").nth(1).unwrap();
     let version = version.split('"').next().unwrap();
@@ -145,6 +150,17 @@ fn the_dockerfile_uses_existing_files_and_commands() {
         "a number that is not root's"
     );
     all_are_settings(&dockerfile);
+    // The ports are those that clients find everywhere else in the guide: the defaults, but for the admin listener.
+    let exposed = dockerfile.split("\nEXPOSE ").nth(1).unwrap();
+    let exposed: Vec<&str> = exposed.lines().next().unwrap().split(' ').collect();
+    let defaults: Vec<String> = ["listen", "listen-grpc", "listen-resp"]
+        .map(default_port)
+        .to_vec();
+    assert_eq!(exposed, defaults);
+    for (variable, port) in ["", "_GRPC", "_RESP"].iter().zip(&defaults) {
+        let line = format!("TOLLGATE_LISTEN{variable}=0.0.0.0:{port} ");
+        assert!(dockerfile.contains(&line), "{line}");
+    }
     for secret in ["SECRET", "PASSWORD", "TOKEN", "KEY="] {
         assert!(!dockerfile.contains(secret), "{secret}");
     }
@@ -170,6 +186,46 @@ fn the_dockerfile_uses_existing_files_and_commands() {
     assert!(
         stderr.contains("/nowhere.yaml"),
         "only the policy is missing: {stderr}"
+    );
+}
+
+/// The install lines of the README name a package that has the program, and a command that exists. Building it takes minutes, so
+/// `cargo xtask test` packs the program that tests have built instead, and installs that.
+#[test]
+fn the_install_lines_of_the_readme_name_what_exists() {
+    let readme = file("README.md");
+    let install = readme
+        .lines()
+        .find_map(|line| line.strip_prefix("cargo install "))
+        .unwrap();
+    let words: Vec<&str> = install.split_whitespace().collect();
+    assert_eq!(
+        words[..2],
+        ["--locked", "--path"],
+        "the versions that CI tests"
+    );
+    let manifest = file(&format!("{}/Cargo.toml", words[2]));
+    assert!(
+        manifest.contains("[[bin]]\nname = \"tollgate\"\n"),
+        "{manifest}"
+    );
+    assert!(repository().join("Cargo.lock").exists());
+    assert!(readme.contains("\ncargo xtask dist "));
+    let minimum = file("Cargo.toml");
+    let minimum = minimum.split("rust-version = \"").nth(1).unwrap();
+    let minimum = minimum.split('"').next().unwrap();
+    assert!(readme.contains(&format!("You need Rust {minimum}.")));
+    // The archive that the guide unpacks has the version of the program.
+    let version = output(&["--version"]).1.trim().replace(' ', "-");
+    let page = file("docs/running.md");
+    let archives: Vec<&str> = page
+        .split_whitespace()
+        .filter(|word| word.contains(".tar.gz"))
+        .collect();
+    assert_eq!(archives.len(), 2, "{archives:?}");
+    assert!(
+        archives.iter().all(|name| name.starts_with(&version)),
+        "{archives:?}"
     );
 }
 

@@ -181,6 +181,59 @@ fn the_password_of_redis_clients_comes_from_a_file_or_the_environment() {
     );
 }
 
+/// A password of five letters and listeners for the whole network were accepted without a word.
+#[test]
+fn what_other_machines_can_reach_unprotected_is_warned_of() {
+    let open = serve(&["--listen-resp=0.0.0.0:0", "--listen-grpc=[::]:0"]);
+    let served = ServerProcess::start(open);
+    for (listener, address) in [("grpc", "[::]:0"), ("resp", "0.0.0.0:0")] {
+        let line = served.wait_for("listener is open to other machines");
+        for part in [
+            format!("listener=\"{listener}\""),
+            format!("address={address}"),
+            "missing=\"TLS and client authentication\"".to_owned(),
+        ] {
+            assert!(line.contains(&part), "{line}");
+        }
+    }
+    let mut short = serve(&["--listen-resp=0.0.0.0:0"]);
+    short.env("TOLLGATE_RESP_PASSWORD", "short");
+    let served = ServerProcess::start(short);
+    let line = served.wait_for("shorter than 16 characters");
+    assert!(
+        line.contains("openssl rand -hex 32") && !line.contains("short\""),
+        "{line}"
+    );
+    let line = served.wait_for("listener is open to other machines");
+    assert!(line.contains("missing=\"TLS\""), "{line}");
+    // On this machine alone nothing is missing. The first line of the log is the last one.
+    let mut local = serve(&["--listen-resp=127.0.0.1:0"]);
+    local.env("TOLLGATE_RESP_PASSWORD", "0123456789abcdef");
+    let served = ServerProcess::start(local);
+    served.signal("TERM");
+    let line = served.wait_for("");
+    assert!(line.contains("stopping"), "{line}");
+}
+
+#[test]
+fn a_token_that_can_be_guessed_is_refused_where_other_machines_can_connect() {
+    let admin = |address: &str| {
+        let mut command = serve(&[&format!("--listen-admin={address}")]);
+        command.env("TOLLGATE_ADMIN_OPERATE_TOKEN", "0123456789abcdef");
+        command
+    };
+    let (code, _, stderr) = run_output(admin("0.0.0.0:0").output().unwrap());
+    assert_eq!(code, Some(1));
+    for part in [
+        "the admin operate token has fewer than 128 bits",
+        "openssl rand -hex 32",
+    ] {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+    let served = ServerProcess::start(admin("127.0.0.1:0"));
+    served.wait_for("the admin operate token has fewer than 128 bits");
+}
+
 #[test]
 fn invalid_numbers_are_refused_with_the_reason() {
     for (argument, expected) in [

@@ -3,6 +3,7 @@
 mod abandoned;
 mod cached_denials;
 mod leased_and_async;
+mod missed_deadlines;
 mod outages;
 mod partitions;
 mod tiers;

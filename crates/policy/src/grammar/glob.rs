@@ -5,7 +5,10 @@
 use super::{GrammarError, quote};
 use crate::model::Glob;
 
-/// Parses a glob. The number of stars is bounded, because matching cost grows with it.
+/// The most bytes between the first and the last wildcard, both included. The matcher takes one more, for a slash after `**`.
+const MAX_WILDCARD_BYTES: usize = 126;
+
+/// Parses a glob. Its length between the wildcards is bounded, and with it the cost of matching.
 ///
 /// # Errors
 /// The text is not a valid glob.
@@ -48,7 +51,23 @@ pub fn parse_glob(text: &str) -> Result<Glob, GrammarError> {
             "patterns have at most 16; `**` matches any run",
         );
     }
+    if wildcard_bytes(text) > MAX_WILDCARD_BYTES {
+        return error(
+            "is too costly to match",
+            "patterns have at most 126 bytes from the first wildcard to the last; `?` counts twice",
+        );
+    }
     Ok(Glob(text.into()))
+}
+
+/// The bytes from the first wildcard to the last. A character may have several bytes, so `?` counts twice.
+fn wildcard_bytes(text: &str) -> usize {
+    const WILDCARDS: [char; 2] = ['*', '?'];
+    let (Some(first), Some(last)) = (text.find(WILDCARDS), text.rfind(WILDCARDS)) else {
+        return 0;
+    };
+    let between = text.get(first..=last).unwrap_or_default();
+    between.len().saturating_add(between.matches('?').count())
 }
 
 #[cfg(test)]
@@ -71,6 +90,8 @@ mod tests {
             ("*.{png,jpg}".to_owned(), "brackets"),
             ("*a".repeat(17), "too many stars"),
             ("a".repeat(513), "too long"),
+            (format!("*{}*", "a".repeat(125)), "too costly"),
+            ("?".repeat(64), "too costly"),
         ] {
             let error = parse_glob(&text).unwrap_err();
             assert!(

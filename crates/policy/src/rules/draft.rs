@@ -12,8 +12,8 @@ use crate::model::{DenyRule, Group, KeyPart, Match, Percent, Template};
 pub const MAX_KEY_PARTS: usize = 16;
 /// The maximum number of segments of a route template.
 pub const MAX_SEGMENTS: usize = 64;
-/// The maximum bytes of a glob between its first and its last wildcard.
-pub const MAX_GLOB_BYTES: usize = 1_024;
+/// The maximum bytes of a glob between its first and its last wildcard. `?` counts twice.
+pub const MAX_GLOB_BYTES: usize = 127;
 
 /// The input of [`Rules::new`](super::Rules::new).
 #[derive(Debug, Default)]

@@ -17,6 +17,7 @@ use tollgate_store::{Op, QuotaCheck, ReplyNote, StoreError, StoreReply};
 use super::PlacedCheck;
 use super::recent_denials::RecentDenials;
 use super::slot_batch::SlotBatch;
+use crate::pool::CallDeadline;
 use crate::store::StoreInner;
 use crate::task::{SupervisedTask, jittered};
 use crate::topology::HashSlot;
@@ -198,7 +199,7 @@ impl<'a> PendingCompensations<'a> {
         store: &StoreInner,
         checks: &[PlacedCheck<'_>],
         answers: &mut [StoreReply],
-        until: Instant,
+        deadline: &mut CallDeadline,
     ) -> bool {
         let mut is_refunded = true;
         while let Some(compensation) = self.pending.last() {
@@ -218,7 +219,7 @@ impl<'a> PendingCompensations<'a> {
                     &compensation.request,
                     &checks,
                     &mut replies,
-                    until,
+                    deadline,
                 )
                 .await;
             for (index, reply) in compensation.indices.iter().zip(replies) {

@@ -10,13 +10,13 @@ mod compensation;
 mod recent_denials;
 mod slot_batch;
 
-use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::State;
 use tollgate_core::{Outcome, Receipt, Timestamp};
 use tollgate_store::{Op, QuotaCheck, ReplyNote, StoreError, StoreErrorKind, StoreReply};
 
 use crate::key_name::KeyName;
+use crate::pool::CallDeadline;
 use crate::store::StoreInner;
 use crate::topology::HashSlot;
 
@@ -36,7 +36,7 @@ pub(crate) async fn decide(
     compensations: &CompensationQueue,
     checks: &[PlacedCheck<'_>],
     answers: &mut [StoreReply],
-    until: Instant,
+    deadline: &mut CallDeadline,
 ) -> Result<BatchOutcome, StoreError> {
     if slot_batch::has_duplicate_key(checks) {
         let detail = "duplicate key of one limit in the batch";
@@ -48,11 +48,11 @@ pub(crate) async fn decide(
     let mut charged_groups = 0;
     let mut is_denied = false;
     for group in &groups {
-        let charged = group.charge(store, checks, answers, until).await;
+        let charged = group.charge(store, checks, answers, deadline).await;
         match charged {
             Ok(outcome) => is_denied = !outcome.is_admitted(),
             Err(error) => {
-                let is_refunded = pending.run_all(store, checks, answers, until).await;
+                let is_refunded = pending.run_all(store, checks, answers, deadline).await;
                 return Err(error_after_charges(error, is_refunded));
             }
         }
@@ -74,9 +74,9 @@ pub(crate) async fn decide(
     }
     if is_denied {
         // Refunds that do not finish within the deadline are finished by the background task.
-        let _is_refunded = pending.run_all(store, checks, answers, until).await;
+        let _is_refunded = pending.run_all(store, checks, answers, deadline).await;
         for group in groups.iter().skip(charged_groups) {
-            group.peek(store, checks, answers, until).await;
+            group.peek(store, checks, answers, deadline).await;
         }
     } else {
         pending.forget();

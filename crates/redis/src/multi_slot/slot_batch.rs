@@ -3,12 +3,12 @@
 //! Slots that have denied recently come first, then small groups, because they are cheaper to refund. Corrections
 //! cannot be undone and never deny, so they come last. Must not know: refunds.
 
-use tokio::time::Instant;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_store::{Op, QuotaCheck, StoreError, StoreReply};
 
 use super::recent_denials::RecentDenials;
 use super::{PlacedCheck, as_peek, unchecked_reply};
+use crate::pool::CallDeadline;
 use crate::store::StoreInner;
 use crate::topology::HashSlot;
 use crate::wire::ScriptCall;
@@ -90,9 +90,9 @@ impl SlotBatch {
         store: &StoreInner,
         checks: &[PlacedCheck<'_>],
         answers: &mut [StoreReply],
-        until: Instant,
+        deadline: &mut CallDeadline,
     ) -> Result<BatchOutcome, StoreError> {
-        self.call(store, checks, |op| op, answers, until).await
+        self.call(store, checks, |op| op, answers, deadline).await
     }
 
     /// Fills in the current status of the group's limits, as far as they can be reached.
@@ -101,10 +101,10 @@ impl SlotBatch {
         store: &StoreInner,
         checks: &[PlacedCheck<'_>],
         answers: &mut [StoreReply],
-        until: Instant,
+        deadline: &mut CallDeadline,
     ) {
         if self
-            .call(store, checks, as_peek, answers, until)
+            .call(store, checks, as_peek, answers, deadline)
             .await
             .is_err()
         {
@@ -122,7 +122,7 @@ impl SlotBatch {
         checks: &[PlacedCheck<'_>],
         op: fn(Op) -> Op,
         answers: &mut [StoreReply],
-        until: Instant,
+        deadline: &mut CallDeadline,
     ) -> Result<BatchOutcome, StoreError> {
         let encoded: Vec<(QuotaCheck<'_>, _)> = self
             .checks(checks)
@@ -139,7 +139,7 @@ impl SlotBatch {
         let checks: Vec<QuotaCheck<'_>> = encoded.iter().map(|(check, _)| *check).collect();
         let mut replies = vec![StoreReply::EMPTY; checks.len()];
         let outcome = store
-            .decide_in_slot(self.slot, &request, &checks, &mut replies, until)
+            .decide_in_slot(self.slot, &request, &checks, &mut replies, deadline)
             .await?;
         for (index, answer) in self.indices.iter().zip(replies) {
             if let Some(place) = answers.get_mut(*index) {

@@ -14,6 +14,7 @@ use tollgate_store::{StoreError, StoreErrorKind};
 use crate::address::Endpoint;
 use crate::credentials::{Credentials, CredentialsProvider};
 use crate::options::RedisOptions;
+use crate::pool::call_window::CallWindow;
 
 /// Idle time after which the system sends a TCP keepalive probe.
 const KEEPALIVE: Duration = Duration::from_secs(5);
@@ -28,6 +29,8 @@ pub(crate) struct Connector {
     template: ConnectionInfo,
     config: AsyncConnectionConfig,
     deadline: Duration,
+    call_deadline: Duration,
+    max_in_flight: usize,
     credentials: Option<Arc<dyn CredentialsProvider>>,
     #[cfg(feature = "tls")]
     certificates: Option<redis::TlsCertificates>,
@@ -70,6 +73,8 @@ impl Connector {
                 .set_redis_settings(settings),
             config,
             deadline: options.connect_deadline,
+            call_deadline: options.deadline,
+            max_in_flight: options.max_in_flight,
             credentials: options.credentials.clone(),
             #[cfg(feature = "tls")]
             certificates: (is_tls && options.tls.is_given()).then(|| options.tls.certificates()),
@@ -102,6 +107,11 @@ impl Connector {
     /// The longest time that connecting may take.
     pub(crate) const fn deadline(&self) -> Duration {
         self.deadline
+    }
+
+    /// A window for the calls to one server.
+    pub(crate) fn call_window(&self) -> CallWindow {
+        CallWindow::new(self.max_in_flight, self.call_deadline)
     }
 
     /// The current credentials, if they come from a provider.

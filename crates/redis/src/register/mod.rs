@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::Instant;
 use tollgate_core::Nanos;
 use tollgate_store::register::{
     ENTRY_TTL, FleetName, Heartbeat, MAX_ENTRIES, MAX_NODES, MemberList, NodeId, PutMode, Register,
@@ -20,6 +19,7 @@ use tollgate_store::register::{
 use tollgate_store::{StoreError, StoreErrorKind};
 
 use self::reply::{EntryPage, RegisterReply};
+use crate::pool::CallDeadline;
 use crate::store::{RedisStore, StoreInner};
 use crate::topology::HashSlot;
 use crate::wire::ScriptCall;
@@ -72,9 +72,9 @@ impl RedisRegister {
         args: Vec<Vec<u8>>,
     ) -> Result<RegisterReply, StoreError> {
         let request = ScriptCall::for_register(keys, args);
-        let until = Instant::now() + self.deadline;
+        let mut deadline = CallDeadline::new(self.deadline);
         let topology = self.inner.topology();
-        let reply: Value = topology.call(self.slot, &request, until).await?;
+        let reply: Value = topology.call(self.slot, &request, &mut deadline).await?;
         RegisterReply::read(reply).ok_or_else(|| {
             topology.discard_connection(self.slot, &request);
             StoreError::new(

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::Instant;
 use tollgate_store::StoreError;
 
 use self::cluster::Cluster;
@@ -25,7 +24,7 @@ use self::single::SingleServer;
 use crate::address::{AddressLayout, ParsedAddress};
 use crate::key_name::NameDigest;
 use crate::options::RedisOptions;
-use crate::pool::{ConnectionPool, Connector};
+use crate::pool::{CallDeadline, ConnectionPool, Connector};
 use crate::wire::ScriptCall;
 
 pub use self::inspect::{ServerWarning, ServerWarningKind};
@@ -99,13 +98,13 @@ impl Topology {
         &self,
         slot: HashSlot,
         request: &ScriptCall,
-        until: Instant,
+        deadline: &mut CallDeadline,
     ) -> Result<Value, StoreError> {
         match self {
-            Self::Single(single) => single.call(request, until).await,
-            Self::Sentinel(sentinel) => sentinel.call(request, until).await,
-            Self::Cluster(cluster) => cluster.call(slot.0, request, until).await,
-            Self::Shards(shards) => shards.call(slot.0, request, until).await,
+            Self::Single(single) => single.call(request, deadline).await,
+            Self::Sentinel(sentinel) => sentinel.call(request, deadline).await,
+            Self::Cluster(cluster) => cluster.call(slot.0, request, deadline).await,
+            Self::Shards(shards) => shards.call(slot.0, request, deadline).await,
         }
     }
 

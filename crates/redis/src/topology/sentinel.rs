@@ -10,12 +10,11 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use tokio::sync::{Mutex, Notify};
-use tokio::time::Instant;
 use tollgate_store::{StoreError, StoreErrorKind};
 
 use crate::address::Endpoint;
 use crate::call_failure::RoutingHint;
-use crate::pool::{CallMode, ConnectionPool, Connector};
+use crate::pool::{CallDeadline, CallMode, ConnectionPool, Connector};
 use crate::task::{SupervisedTask, jittered};
 use crate::wire::ScriptCall;
 
@@ -70,14 +69,14 @@ impl Sentinel {
     pub(super) async fn call(
         &self,
         request: &ScriptCall,
-        until: Instant,
+        deadline: &mut CallDeadline,
     ) -> Result<Value, StoreError> {
         let Some(pool) = self.state.pool() else {
             self.state.refresh_signal.notify_one();
             let detail = "no sentinel has named a primary";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
-        let called = pool.call(request, CallMode::Plain, until).await;
+        let called = pool.call(request, CallMode::Plain, deadline).await;
         called.map_err(|failure| {
             if failure.hint != RoutingHint::None {
                 self.state.refresh_signal.notify_one();

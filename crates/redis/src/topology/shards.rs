@@ -10,12 +10,11 @@ use std::sync::Arc;
 use redis::Value;
 use siphasher::sip::SipHasher13;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use tollgate_store::{StoreError, StoreErrorKind};
 
 use crate::address::Endpoint;
 use crate::key_name::NameDigest;
-use crate::pool::{CallMode, ConnectionPool, Connector};
+use crate::pool::{CallDeadline, CallMode, ConnectionPool, Connector};
 use crate::wire::ScriptCall;
 
 /// The servers, and the hash of each name.
@@ -62,13 +61,13 @@ impl Shards {
         &self,
         shard: u16,
         request: &ScriptCall,
-        until: Instant,
+        deadline: &mut CallDeadline,
     ) -> Result<Value, StoreError> {
         let Some(pool) = self.pools.get(usize::from(shard)) else {
             let detail = "no such shard";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
-        let called = pool.call(request, CallMode::Plain, until).await;
+        let called = pool.call(request, CallMode::Plain, deadline).await;
         called.map_err(|failure| failure.error)
     }
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use redis::Value;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use tollgate_store::StoreError;
 
 use crate::address::Endpoint;
-use crate::pool::{CallMode, ConnectionPool, Connector};
+use crate::pool::{CallDeadline, CallMode, ConnectionPool, Connector};
 use crate::wire::ScriptCall;
 
 /// The server at a fixed address. A failover behind the address is found by reconnecting.
@@ -34,9 +33,9 @@ impl SingleServer {
     pub(super) async fn call(
         &self,
         request: &ScriptCall,
-        until: Instant,
+        deadline: &mut CallDeadline,
     ) -> Result<Value, StoreError> {
-        let called = self.0.call(request, CallMode::Plain, until).await;
+        let called = self.0.call(request, CallMode::Plain, deadline).await;
         called.map_err(|failure| failure.error)
     }
 }

@@ -17,6 +17,7 @@ mod model;
 mod pipelining;
 mod quota_leases;
 mod register;
+mod saturation;
 mod scenarios;
 mod server_cost;
 mod server_time;

@@ -1,34 +1,27 @@
-//! Access control: tokens, a limit on wrong tokens, and protection against cross-site requests.
+//! Access control: tokens, slow answers to wrong ones, and protection against cross-site requests.
 //!
 //! Any web page can make a browser send requests to this machine. Three checks prevent misuse. A write has to be JSON, which a
 //! page of another site cannot send without a CORS preflight, and no preflight is ever allowed. A write must not come from
 //! another origin, which browsers state in header fields. Without tokens, `Host` has to be an address or `localhost`, which
 //! stops DNS rebinding. Must not know: endpoints, responses.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 
 use hyper::header::{
     AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, StatusCode};
-use tollgate_core::{InvalidQuota, Nanos, Outcome, Rate, Timestamp, TokenBucket};
+use tollgate_core::{InvalidQuota, Timestamp};
 
 use super::routes::{Permission, is_write};
 use super::tokens::AdminTokens;
 use crate::http::HttpRequest;
 use crate::http::request_attributes::without_port;
 use crate::http::response::HttpResponse;
+use crate::listen::counters::ListenerCounters;
+use crate::listen::{AuthFailureThrottle, FAILURE_DELAY, FailureAnswer};
 use tollgate_service::Refusal;
 use tollgate_service::metrics::AdminRejection;
-
-/// How many wrong tokens an address may send at once, and how often one more.
-const MAX_WRONG_TOKENS: u64 = 10;
-const WRONG_TOKEN_INTERVAL: Nanos = Nanos::from_secs(6);
-/// The wrong tokens of addresses are counted in this many slots. Two addresses in one slot share its count, which only refuses
-/// more.
-const ADDRESS_SLOTS: usize = 1_024;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -36,9 +29,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 #[derive(Debug)]
 pub(super) struct AdminAuth {
     tokens: AdminTokens,
-    wrong_token_bucket: TokenBucket,
-    token: Mutex<Box<[u64]>>,
-    hasher: RandomState,
+    failures: AuthFailureThrottle,
 }
 
 /// Why a request is rejected, and the response.
@@ -48,11 +39,7 @@ impl AdminAuth {
     pub(super) fn new(tokens: AdminTokens) -> Result<Self, InvalidQuota> {
         Ok(Self {
             tokens,
-            wrong_token_bucket: TokenBucket::builder(Rate::new(1, WRONG_TOKEN_INTERVAL))
-                .burst(MAX_WRONG_TOKENS)
-                .build()?,
-            token: Mutex::new(vec![0; ADDRESS_SLOTS].into()),
-            hasher: RandomState::new(),
+            failures: AuthFailureThrottle::new("admin")?,
         })
     }
 
@@ -62,6 +49,7 @@ impl AdminAuth {
         request: &HttpRequest<'_>,
         required: Permission,
         now: Timestamp,
+        counters: &ListenerCounters,
     ) -> Result<(), Rejection> {
         if required == Permission::Public {
             return Ok(());
@@ -73,7 +61,7 @@ impl AdminAuth {
         if !self.tokens.is_any_set() {
             return require_local_host(request.headers);
         }
-        self.check_token(request, required, now)
+        self.check_token(request, required, now, counters)
     }
 
     fn check_token(
@@ -81,18 +69,10 @@ impl AdminAuth {
         request: &HttpRequest<'_>,
         required: Permission,
         now: Timestamp,
+        counters: &ListenerCounters,
     ) -> Result<(), Rejection> {
-        let peer = request.peer.ip();
-        // Checked before the token, so that guessing cannot continue.
-        if let Some(wait) = self.wrong_token_wait(peer, now) {
-            let detail = "too many wrong tokens came from this address";
-            let refusal = Refusal::over_limit(Some(wait));
-            return reject(
-                AdminRejection::Flood,
-                HttpResponse::refusal(refusal, detail),
-            );
-        }
         let token = bearer_token(request.headers);
+        // Compared whatever failed before: failures must not keep an operator out.
         match token.and_then(|token| self.tokens.permission_of(token)) {
             Some(right) if right >= required => Ok(()),
             Some(_) => {
@@ -104,54 +84,42 @@ impl AdminAuth {
                 let reply = HttpResponse::status_problem(StatusCode::FORBIDDEN, detail);
                 reject(AdminRejection::Forbidden, reply)
             }
+            // A request without a token is not a guess.
+            None if token.is_none() => {
+                let reply = unauthorized("a token is required: Authorization: Bearer …", "");
+                reject(AdminRejection::Token, reply)
+            }
             None => {
-                // A request without a token is not a guess.
-                let (detail, error) = match token {
-                    None => ("a token is required: Authorization: Bearer …", ""),
-                    Some(_) => {
-                        self.record_wrong_token(peer, now);
-                        ("unknown token", ", error=\"invalid_token\"")
-                    }
-                };
-                let challenge = format!("Bearer realm=\"tollgate admin\"{error}");
-                let reply = HttpResponse::status_problem(StatusCode::UNAUTHORIZED, detail);
-                reject(
-                    AdminRejection::Token,
-                    reply.with_header(WWW_AUTHENTICATE, &challenge),
-                )
+                let answer = self.failures.record(request.peer.ip(), now, counters);
+                reject_token(answer)
             }
         }
     }
+}
 
-    /// How long requests from this address are refused, if they are.
-    fn wrong_token_wait(&self, peer: IpAddr, now: Timestamp) -> Option<Nanos> {
-        let state = self.with_address_slot(peer, |state| *state);
-        match self.wrong_token_bucket.decide(state, now, 1).outcome {
-            Outcome::Deny { retry_after } => Some(retry_after),
-            _ => None,
+/// Answers a wrong token, slowly after several of them.
+fn reject_token(answer: FailureAnswer) -> Result<(), Rejection> {
+    let reply = || unauthorized("unknown token", ", error=\"invalid_token\"");
+    match answer {
+        FailureAnswer::Prompt => reject(AdminRejection::Token, reply()),
+        FailureAnswer::Delayed(permit) => {
+            let reply = reply().with_delay(FAILURE_DELAY).with_wait_permit(permit);
+            reject(AdminRejection::Token, reply)
+        }
+        FailureAnswer::Refused => {
+            let detail = "unknown token; too many wrong tokens came in the last second";
+            let refusal = Refusal::over_limit(Some(FAILURE_DELAY));
+            let reply = HttpResponse::refusal(refusal, detail).closing();
+            reject(AdminRejection::Flood, reply)
         }
     }
+}
 
-    fn record_wrong_token(&self, peer: IpAddr, now: Timestamp) {
-        self.with_address_slot(peer, |state| {
-            if let Some(next) = self.wrong_token_bucket.decide(*state, now, 1).next {
-                *state = next;
-            }
-        });
-    }
-
-    fn with_address_slot<T: Default>(&self, peer: IpAddr, work: impl FnOnce(&mut u64) -> T) -> T {
-        // Count IPv6 by /64 network: a client can use all addresses of its network.
-        let network = match peer.to_canonical() {
-            IpAddr::V4(v4) => u128::from(v4.to_bits()),
-            IpAddr::V6(v6) => v6.to_bits() >> 64 | 1 << 127,
-        };
-        // The top bits of the hash fit into any `usize`.
-        let slot = self.hasher.hash_one(network) >> 48;
-        let slot = usize::try_from(slot).unwrap_or(0) % ADDRESS_SLOTS;
-        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        token.get_mut(slot).map(work).unwrap_or_default()
-    }
+/// The response to a request without a known token.
+fn unauthorized(detail: &str, error: &str) -> HttpResponse {
+    let challenge = format!("Bearer realm=\"tollgate admin\"{error}");
+    HttpResponse::status_problem(StatusCode::UNAUTHORIZED, detail)
+        .with_header(WWW_AUTHENTICATE, &challenge)
 }
 
 fn reject(why: AdminRejection, reply: HttpResponse) -> Result<(), Rejection> {

@@ -58,6 +58,8 @@ pub struct AdminApi<C> {
 pub enum InvalidAdmin {
     /// Other machines could connect, and there are no tokens.
     Unprotected,
+    /// Other machines could connect, and this token has fewer than 128 bits: `read` or `operate`.
+    WeakToken(&'static str),
     /// Never in practice: a constant quota cannot be built.
     Quota(InvalidQuota),
 }
@@ -65,7 +67,8 @@ pub enum InvalidAdmin {
 impl<C: Clock + 'static> AdminApi<C> {
     /// The admin endpoints of `app`, to be served at `address`.
     ///
-    /// Other machines could connect, and there are no tokens.
+    /// Other machines could connect, and there are no tokens or tokens that can be guessed. A listener that only this machine
+    /// can reach accepts such tokens and logs a warning.
     pub fn new(
         app: Arc<HttpApi<C>>,
         address: &ListenAddress,
@@ -73,6 +76,13 @@ impl<C: Clock + 'static> AdminApi<C> {
     ) -> Result<Self, InvalidAdmin> {
         if !address.is_local_only() && !tokens.is_any_set() {
             return Err(InvalidAdmin::Unprotected);
+        }
+        if let Some(which) = tokens.weak_token() {
+            let weak = InvalidAdmin::WeakToken(which);
+            if !address.is_local_only() {
+                return Err(weak);
+            }
+            tracing::warn!("{weak}");
         }
         Ok(Self {
             app,
@@ -234,10 +244,14 @@ impl<C: Clock + 'static> HttpHandler for AdminApi<C> {
             route.required_permission(request.method)
         });
         let now = self.app.service.now();
-        if let Err(rejection) = self.guard.authorize(request, required, now) {
+        let authorized = self.guard.authorize(request, required, now, &self.counters);
+        if let Err(rejection) = authorized {
             let (why, reply) = *rejection;
             self.app.metrics().record_admin_rejection(why);
             return reply;
+        }
+        if required != routes::Permission::Public {
+            request.peer.progress.mark_established();
         }
         let Some(route) = route else {
             let detail = format!(
@@ -273,6 +287,10 @@ impl fmt::Display for InvalidAdmin {
             Self::Unprotected => f.write_str(
                 "the admin listener can be reached from other machines and has no tokens: \
                  set --admin-operate-token-file or --admin-read-token-file, or listen on 127.0.0.1",
+            ),
+            Self::WeakToken(which) => write!(
+                f,
+                "the admin {which} token has fewer than 128 bits and can be guessed; make one with `openssl rand -hex 32`"
             ),
             Self::Quota(error) => error.fmt(f),
         }

@@ -3,12 +3,14 @@
 //! Must not know: HTTP, where tokens come from, what permissions allow.
 
 use std::fmt;
-use std::hint::black_box;
 
 use super::routes::Permission;
+use crate::listen::is_same_secret;
 
 /// Shorter tokens can be guessed.
 const MIN_TOKEN_LEN: usize = 16;
+/// Of 28 million random tokens with 32 hexadecimal digits one has fewer.
+const MIN_DIFFERENT_CHARACTERS: usize = 8;
 /// No useful token is longer.
 const MAX_TOKEN_LEN: usize = 512;
 
@@ -51,6 +53,15 @@ impl AdminTokens {
         self.read.is_some() || self.operate.is_some()
     }
 
+    /// The token that can be guessed, if there is one: it has fewer than 128 bits.
+    pub(super) fn weak_token(&self) -> Option<&'static str> {
+        let tokens = [("read", &self.read), ("operate", &self.operate)];
+        let is_weak =
+            |token: &Option<Token>| token.as_ref().is_some_and(|token| !token.has_128_bits());
+        let found = tokens.into_iter().find(|(_, token)| is_weak(token));
+        found.map(|(which, _)| which)
+    }
+
     /// Whether there is an operate token.
     pub(super) const fn can_operate(&self) -> bool {
         self.operate.is_some()
@@ -85,10 +96,36 @@ impl Token {
     }
 
     fn matches(&self, token: &[u8]) -> bool {
-        // The time reveals the length of the token and nothing else.
-        let differ = |sum: u8, (one, other): (&u8, &u8)| black_box(sum | (one ^ other));
-        let differences = self.0.iter().zip(token).fold(0, differ);
-        self.0.len() == token.len() && black_box(differences) == 0
+        let Self(expected) = self;
+        is_same_secret(expected, token)
+    }
+
+    /// Whether an attacker who knows the alphabet and the length of the token has at least 2^128 tokens to try. A token from
+    /// a generator has so many if it is long enough. A token with few different characters is not from one.
+    fn has_128_bits(&self) -> bool {
+        let Self(token) = self;
+        let has = |is_in: fn(&u8) -> bool| token.iter().any(is_in);
+        let is_only = |is_in: fn(&u8) -> bool| token.iter().all(is_in);
+        let is_hex = is_only(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+            || is_only(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F'));
+        let alphabet: u128 = if is_hex && !is_only(u8::is_ascii_digit) {
+            16
+        } else {
+            let classes: [(bool, u128); 4] = [
+                (has(u8::is_ascii_digit), 10),
+                (has(u8::is_ascii_lowercase), 26),
+                (has(u8::is_ascii_uppercase), 26),
+                (has(u8::is_ascii_punctuation), 32),
+            ];
+            let used = classes.iter().filter(|(is_used, _)| *is_used);
+            used.map(|(_, size)| size).sum()
+        };
+        let mut different = token.to_vec();
+        different.sort_unstable();
+        different.dedup();
+        let len = u32::try_from(token.len()).unwrap_or(u32::MAX);
+        // `None` means 2^128 or more.
+        alphabet.checked_pow(len).is_none() && different.len() >= MIN_DIFFERENT_CHARACTERS
     }
 }
 

@@ -1,6 +1,6 @@
 //! One HTTP/2 connection and its calls.
 //!
-//! Calls are answered as they are read, so calls of one packet are answered in one packet. Must not know: services, sockets.
+//! Calls are answered as they are read, and the answers to all calls of one read are written at once (`gathered_stream.rs`). Must not know: services, sockets.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -13,11 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 use super::call::{Call, CallProgress, finish_call};
+use super::gathered_stream::{GatheredStream, TurnHandle};
 use super::keep_alive::KeepAlive;
 use super::limits::GrpcLimits;
 use super::methods::GrpcHandler;
 use super::streams;
-use crate::listen::{ShutdownSignal, confirmed_timeout};
+use crate::listen::{ConnectionProgress, ShutdownSignal, confirmed_timeout};
 
 /// Bytes of requests that a connection may have sent without being answered. Two of the longest messages fit.
 const CONNECTION_WINDOW: u32 = 262_144;
@@ -35,12 +36,14 @@ pub(super) async fn serve_connection<T, S>(
     io: T,
     service: Arc<S>,
     limits: GrpcLimits,
+    progress: ConnectionProgress,
     stopping: ShutdownSignal,
 ) where
     T: AsyncRead + AsyncWrite + Unpin,
     S: GrpcHandler,
 {
-    let handshake = http2_builder(&limits).handshake(io);
+    let (gathered, turns) = GatheredStream::new(io);
+    let handshake = http2_builder(&limits).handshake(gathered);
     let Ok(Ok(mut http2)) = confirmed_timeout(limits.preface_timeout, handshake).await else {
         tracing::debug!("HTTP/2 handshake failed");
         return;
@@ -51,15 +54,17 @@ pub(super) async fn serve_connection<T, S>(
     let mut stop = pin!(stopping.wait());
     let mut connection = GrpcConnection {
         http2,
+        turns,
         keep_alive,
         unfinished: JoinSet::new(),
         streams: JoinSet::new(),
         service,
         limits,
+        progress,
         stopping,
         is_stopping: false,
     };
-    poll_fn(|context| connection.poll(context, stop.as_mut())).await;
+    poll_fn(|context| connection.poll_turn(context, stop.as_mut())).await;
 }
 
 fn http2_builder(limits: &GrpcLimits) -> Builder {
@@ -80,13 +85,15 @@ fn http2_builder(limits: &GrpcLimits) -> Builder {
 }
 
 struct GrpcConnection<T, S> {
-    http2: Http2<T, Bytes>,
+    http2: Http2<GatheredStream<T>, Bytes>,
+    turns: TurnHandle<T>,
     keep_alive: Option<KeepAlive>,
     /// Calls that could not be answered immediately, bounded by the concurrent streams of the connection, and streaming calls.
     unfinished: JoinSet<()>,
     streams: JoinSet<()>,
     service: Arc<S>,
     limits: GrpcLimits,
+    progress: ConnectionProgress,
     stopping: ShutdownSignal,
     is_stopping: bool,
 }
@@ -96,6 +103,19 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     S: GrpcHandler,
 {
+    /// Answers what has arrived, with one write. Ready when the connection ends.
+    fn poll_turn(&mut self, context: &mut Context<'_>, stop: Pin<&mut impl Future>) -> Poll<()> {
+        self.turns.begin();
+        let polled = self.poll(context, stop);
+        match self.turns.end(context) {
+            Ok(()) => polled,
+            Err(error) => {
+                tracing::debug!(%error, "connection ended early");
+                Poll::Ready(())
+            }
+        }
+    }
+
     /// Ready when the connection ends.
     fn poll(&mut self, context: &mut Context<'_>, stop: Pin<&mut impl Future>) -> Poll<()> {
         if !self.is_stopping && stop.poll(context).is_ready() {
@@ -107,6 +127,7 @@ where
         loop {
             match self.http2.poll_accept(context) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
+                    self.progress.mark_established();
                     if let Some(call) = Call::begin(request, respond, &self.limits) {
                         self.start_call(call, context);
                     }

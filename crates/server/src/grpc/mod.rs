@@ -6,6 +6,7 @@
 mod call;
 mod connection;
 mod frame;
+mod gathered_stream;
 mod health;
 mod keep_alive;
 mod limits;
@@ -242,10 +243,11 @@ impl<C: Clock + 'static> ConnectionHandler for GrpcProtocol<C> {
     fn serve(
         &self,
         stream: Stream,
-        _peer: Peer,
+        peer: Peer,
         stopping: ShutdownSignal,
     ) -> impl Future<Output = ()> + Send + 'static {
-        serve_connection(stream, Arc::clone(&self.server), self.limits, stopping)
+        let server = Arc::clone(&self.server);
+        serve_connection(stream, server, self.limits, peer.progress, stopping)
     }
 
     fn counters(&self) -> &ListenerCounters {

@@ -1,13 +1,18 @@
 //! Connections in memory, with tokio's time paused.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use hyper::Request;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
+};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tollgate_core::Nanos;
@@ -17,7 +22,7 @@ use super::frame::encode_frame;
 use super::limits::GrpcLimits;
 use super::methods::{GrpcHandler, GrpcMethod, GrpcReply};
 use super::status::{GrpcCode, GrpcStatus};
-use crate::listen::ShutdownTrigger;
+use crate::listen::{ConnectionProgress, ShutdownTrigger};
 
 const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -56,6 +61,7 @@ fn connect_raw() -> RawConnection {
         server,
         Arc::new(Echo),
         GrpcLimits::default(),
+        ConnectionProgress::default(),
         stopping,
     ));
     RawConnection {
@@ -183,4 +189,82 @@ async fn a_connection_is_pinged_after_a_minute_and_closed_without_a_pong() {
     let mut received = Vec::new();
     connection.client.read_to_end(&mut received).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 80);
+}
+
+/// Counts the writes of the server, each of which would be a system call.
+struct CountedWrites {
+    stream: DuplexStream,
+    writes: Arc<AtomicUsize>,
+}
+
+impl AsyncRead for CountedWrites {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for CountedWrites {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Each answer was a write of its own, and each payload above 256 bytes a second one, so that the system calls cost more than the
+/// decisions.
+#[tokio::test(start_paused = true)]
+async fn calls_of_one_packet_are_answered_with_one_write() {
+    let (client, stream) = duplex(1 << 20);
+    let writes = Arc::new(AtomicUsize::new(0));
+    let (_stop, stopping) = ShutdownTrigger::new();
+    let mut tasks = JoinSet::new();
+    let counted = CountedWrites {
+        stream,
+        writes: Arc::clone(&writes),
+    };
+    let limits = GrpcLimits::default();
+    let (echo, progress) = (Arc::new(Echo), ConnectionProgress::default());
+    tasks.spawn(serve_connection(counted, echo, limits, progress, stopping));
+    let (send, connection) = h2::client::handshake(client).await.unwrap();
+    tasks.spawn(async move {
+        let _ended = connection.await;
+    });
+    for size in [1, 300, 600] {
+        let message = encode_frame(|out| out.resize(out.len() + size, 0));
+        let mut responses = Vec::new();
+        for _ in 0..50 {
+            let (response, mut body) = begin(&send).await;
+            body.send_data(message.clone(), true).unwrap();
+            responses.push(response);
+        }
+        let before = writes.load(Ordering::Relaxed);
+        for response in responses {
+            assert_eq!(end(response).await, (message.clone(), "0".to_owned()));
+        }
+        let count = writes.load(Ordering::Relaxed) - before;
+        // The client may send the calls in a few packets, and raises the window in between.
+        assert!(count <= 10, "{count} writes for 50 answers of {size} bytes");
+    }
 }

@@ -58,7 +58,7 @@ impl<C: Clock> HttpApi<C> {
     ///
     /// let api = HttpApi::new(&demo_policy()?, 1_000, SystemClock::new())?;
     /// let address = ([127, 0, 0, 1], 8080).into();
-    /// let peer = Peer { address: Some(address), local: LocalEndpoint::Tcp(address) };
+    /// let peer = Peer::new(Some(address), LocalEndpoint::Tcp(address));
     /// let request = hyper::Request::post("/v1/check").body(br#"{"key":"alice"}"#.as_slice())?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// # runtime.block_on(async {
@@ -129,6 +129,7 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
     }
 
     async fn handle(&self, request: &HttpRequest<'_>) -> HttpResponse {
+        request.peer.progress.mark_established();
         let Some(route) = ApiRoute::find(request.path) else {
             let detail = format!(
                 "there is no endpoint at {:?}",

@@ -6,7 +6,9 @@ use std::cell::Cell;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::Full;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+};
 use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_http::{HeaderFields, Merge, ProblemDetails};
@@ -28,6 +30,7 @@ pub(crate) struct HttpResponse {
     wait: Nanos,
     /// The wait permit of a delayed response.
     wait_permit: Option<WaitPermit>,
+    is_closing: bool,
 }
 
 impl HttpResponse {
@@ -141,6 +144,17 @@ impl HttpResponse {
         self.wait_permit.take()
     }
 
+    /// Closes the connection after the response.
+    pub(crate) fn closing(mut self) -> Self {
+        self.is_closing = true;
+        self.with_header(CONNECTION, "close")
+    }
+
+    /// Whether the connection is closed after the response.
+    pub(crate) const fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
     /// Delays the response.
     pub(crate) const fn with_delay(mut self, wait: Nanos) -> Self {
         self.wait = wait;
@@ -184,6 +198,7 @@ impl HttpResponse {
             body: body.into(),
             wait: Nanos::ZERO,
             wait_permit: None,
+            is_closing: false,
         }
     }
 }

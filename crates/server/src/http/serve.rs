@@ -39,6 +39,22 @@ impl Default for HttpLimits {
     }
 }
 
+/// The admin listener has few clients. Half of its connections may come from one address: a tunnel or a sidecar hides the
+/// addresses of its clients.
+const MAX_ADMIN_CONNECTIONS: usize = 512;
+const MAX_ADMIN_CONNECTIONS_PER_ADDRESS: usize = 256;
+
+impl HttpLimits {
+    /// The limits of the admin listener.
+    #[must_use]
+    pub fn for_admin() -> Self {
+        let mut limits = Self::default();
+        limits.listener.max_connections = MAX_ADMIN_CONNECTIONS;
+        limits.listener.max_connections_per_address = MAX_ADMIN_CONNECTIONS_PER_ADDRESS;
+        limits
+    }
+}
+
 /// Has `handler` answer every request to `listener` until `shutdown` completes.
 pub(crate) async fn serve_http<A: HttpHandler>(
     limits: HttpLimits,

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{Id, JoinError, JoinSet, yield_now};
 use tokio::time::timeout;
 
+use super::client_network::ClientNetwork;
 use super::listener::{Listener, Peer};
+use super::open_connections::{OpenConnections, RoomForConnection};
 use super::shutdown::{ShutdownSignal, ShutdownTrigger};
 use super::shutdown_or_timeout::confirmed_timeout;
 use super::stream::Stream;
@@ -45,8 +47,11 @@ pub trait ConnectionHandler: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListenerLimits {
-    /// Open connections at the same time. The listener closes any further connection immediately.
+    /// Open connections at the same time. For a further one the listener closes the oldest connection that has no answered
+    /// request; if all have one, it closes the further one.
     pub max_connections: usize,
+    /// The same for the connections of one IPv4 address or IPv6 /64.
+    pub max_connections_per_address: usize,
     /// Time to complete the TLS handshake.
     pub handshake_timeout: Duration,
     /// A connection is closed when the client reads none of the bytes sent to it for this long.
@@ -59,6 +64,7 @@ impl Default for ListenerLimits {
     fn default() -> Self {
         Self {
             max_connections: 10_000,
+            max_connections_per_address: usize::MAX,
             handshake_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(20),
             drain_timeout: Duration::from_secs(10),
@@ -85,26 +91,36 @@ pub async fn accept<P: ConnectionHandler>(
     let counters = protocol.counters();
     // Every connection task is in this set, so none outlives the loop and every panic is counted.
     let mut connections = JoinSet::new();
+    let mut open = OpenConnections::new(bounds.max_connections, bounds.max_connections_per_address);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            Some(ended) = connections.join_next() => record_task_end(counters, &ended),
+            Some(ended) = connections.join_next_with_id() => {
+                open.remove_ended(record_task_end(counters, &ended));
+            }
             accepted = listener.accept(bounds.write_timeout) => match accepted {
                 Ok((stream, peer)) => {
-                    while let Some(ended) = connections.try_join_next() {
-                        record_task_end(counters, &ended);
+                    while let Some(ended) = connections.try_join_next_with_id() {
+                        open.remove_ended(record_task_end(counters, &ended));
                     }
-                    if connections.len() < bounds.max_connections {
+                    let address = peer.address.map(|address| ClientNetwork::from(address.ip()));
+                    let room = open.make_room(address);
+                    if room == RoomForConnection::Evicted {
+                        increment(&counters.evicted_connections);
+                        // Connections read what has arrived before the next one can displace them.
+                        yield_now().await;
+                    }
+                    if room != RoomForConnection::Full {
                         increment(&counters.accepted);
-                        let stopping = stopping.clone();
-                        match listener.tls() {
+                        let (stopping, progress) = (stopping.clone(), peer.progress.clone());
+                        let task = match listener.tls() {
                             None => connections.spawn(protocol.serve(stream, peer, stopping)),
                             Some(tls) => {
                                 let stream = tls_handshake(tls.clone(), stream, bounds.handshake_timeout);
-                                let protocol = Arc::clone(&protocol);
-                                connections.spawn(serve_tls(stream, protocol, peer, stopping))
+                                connections.spawn(serve_tls(stream, Arc::clone(&protocol), peer, stopping))
                             }
                         };
+                        open.add(address, progress, task);
                     } else {
                         increment(&counters.refused_connections);
                         // The reply is dropped if the send buffer has no room for it. Inside TLS nothing can be sent before the
@@ -127,12 +143,21 @@ pub async fn accept<P: ConnectionHandler>(
     // From here on the operating system refuses new connections instead of queueing them.
     drop(listener);
     stop.trigger();
+    drain(connections, counters, bounds.drain_timeout).await
+}
+
+/// Waits for the open connections to finish, and aborts those that have not finished within `time`.
+async fn drain(
+    mut connections: JoinSet<()>,
+    counters: &ListenerCounters,
+    time: Duration,
+) -> DrainOutcome {
     let drained = async {
-        while let Some(ended) = connections.join_next().await {
+        while let Some(ended) = connections.join_next_with_id().await {
             record_task_end(counters, &ended);
         }
     };
-    if timeout(bounds.drain_timeout, drained).await.is_ok() {
+    if timeout(time, drained).await.is_ok() {
         return DrainOutcome { aborted: 0 };
     }
     let cut = connections.len();
@@ -182,13 +207,17 @@ fn is_about_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Counts a finished connection task, and its panic if it had one.
-fn record_task_end(counters: &ListenerCounters, ended: &Result<(), JoinError>) {
+/// Counts a finished connection task, and its panic if it had one. Returns the task.
+fn record_task_end(counters: &ListenerCounters, ended: &Result<(Id, ()), JoinError>) -> Id {
     counters.closed.fetch_add(1, Ordering::Release);
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        increment(&counters.panics);
-        tracing::error!(%error, "connection panicked");
+    match ended {
+        Ok((id, ())) => *id,
+        Err(error) => {
+            if error.is_panic() {
+                increment(&counters.panics);
+                tracing::error!(%error, "connection panicked");
+            }
+            error.id()
+        }
     }
 }

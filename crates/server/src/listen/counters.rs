@@ -12,6 +12,8 @@ pub struct ListenerCounters {
     pub(crate) waiting: AtomicU64,
     pub(crate) accept_errors: AtomicU64,
     pub(crate) refused_connections: AtomicU64,
+    pub(crate) evicted_connections: AtomicU64,
+    pub(crate) auth_failures: AtomicU64,
     pub(crate) failed_handshakes: AtomicU64,
     pub(crate) panics: AtomicU64,
 }
@@ -49,10 +51,22 @@ impl ListenerCounters {
         self.accept_errors.load(Ordering::Relaxed)
     }
 
-    /// Connections closed immediately because `max_connections` were open.
+    /// Connections closed immediately because `max_connections` were open and none of them could give way.
     #[must_use]
     pub fn refused_connections(&self) -> u64 {
         self.refused_connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections without an answered request that gave way to a newer one, because too many were open.
+    #[must_use]
+    pub fn evicted_connections(&self) -> u64 {
+        self.evicted_connections.load(Ordering::Relaxed)
+    }
+
+    /// Wrong tokens or passwords.
+    #[must_use]
+    pub fn auth_failures(&self) -> u64 {
+        self.auth_failures.load(Ordering::Relaxed)
     }
 
     /// Connections whose TLS handshake failed: no trusted client certificate, too slow, or not TLS.
@@ -68,6 +82,8 @@ impl ListenerCounters {
             open: self.open(),
             accepted: self.accepted(),
             refused_connections: self.refused_connections(),
+            evicted_connections: self.evicted_connections(),
+            auth_failures: self.auth_failures(),
             accept_errors: self.accept_errors(),
             failed_handshakes: self.failed_handshakes(),
             panics: self.panics(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use super::listen_address::{ListenAddress, LocalEndpoint};
+use super::open_connections::ConnectionProgress;
 use super::stream::Stream;
 use super::tls::ListenerTls;
 
@@ -33,9 +34,21 @@ pub struct Peer {
     pub address: Option<SocketAddr>,
     /// The endpoint of this server that the client connected to.
     pub local: LocalEndpoint,
+    /// Whether the connection keeps its place when the listener is full.
+    pub progress: ConnectionProgress,
 }
 
 impl Peer {
+    /// The two ends of a connection without a request.
+    #[must_use]
+    pub fn new(address: Option<SocketAddr>, local: LocalEndpoint) -> Self {
+        Self {
+            address,
+            local,
+            progress: ConnectionProgress::default(),
+        }
+    }
+
     /// The client's IP address. Clients of a Unix socket are local, so theirs is `127.0.0.1`.
     #[must_use]
     pub fn ip(&self) -> IpAddr {
@@ -112,19 +125,14 @@ impl Listener {
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "setting TCP_NODELAY failed");
                 }
-                let peer = Peer {
-                    address: Some(address),
-                    local: self.endpoint(stream.local_addr().unwrap_or(address)),
-                };
+                let local = self.endpoint(stream.local_addr().unwrap_or(address));
+                let peer = Peer::new(Some(address), local);
                 Ok((Stream::tcp(stream, write_timeout), peer))
             }
             #[cfg(unix)]
             Socket::Unix(unix) => {
                 let stream = unix.accept().await?;
-                let peer = Peer {
-                    address: None,
-                    local: LocalEndpoint::Unix(unix.path().to_owned()),
-                };
+                let peer = Peer::new(None, LocalEndpoint::Unix(unix.path().to_owned()));
                 Ok((Stream::unix(stream, write_timeout), peer))
             }
         }

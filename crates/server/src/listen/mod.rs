@@ -3,9 +3,12 @@
 //! A protocol implements [`ConnectionHandler`]. Must not know: any protocol.
 
 mod accept;
+mod auth_failure_throttle;
+mod client_network;
 pub(crate) mod counters;
 mod listen_address;
 mod listener;
+mod open_connections;
 mod prefixed_stream;
 mod send;
 mod shutdown;
@@ -16,8 +19,12 @@ mod tls;
 mod unix;
 
 pub use accept::{ConnectionHandler, DrainOutcome, ListenerLimits, accept};
+pub(crate) use auth_failure_throttle::{
+    AuthFailureThrottle, FAILURE_DELAY, FailureAnswer, is_same_secret,
+};
 pub use listen_address::{InvalidListenAddress, ListenAddress, LocalEndpoint};
 pub use listener::{Listener, Peer};
+pub use open_connections::ConnectionProgress;
 pub(crate) use prefixed_stream::PrefixedStream;
 pub(crate) use send::send_available;
 pub use shutdown::{ShutdownSignal, ShutdownTrigger};

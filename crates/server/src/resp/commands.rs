@@ -127,16 +127,17 @@ pub(super) fn run<'s, C: Clock>(
         }
         // Other commands wait for the decisions before them, so that replies stay in order.
         _ if !pipeline.is_empty() => CommandFlow::Drain,
-        _ => run_immediate(server, session, name, command, out),
+        _ => run_immediate(server, session, name, command, pipeline, out),
     }
 }
 
 /// Runs a command that needs no decision.
-fn run_immediate<C: Clock>(
-    server: &RespServer<C>,
+fn run_immediate<'s, C: Clock>(
+    server: &'s RespServer<C>,
     session: &mut RespSession,
     name: &[u8],
     command: &RespCommand<'_>,
+    pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
 ) -> CommandFlow {
     let reply = &mut ReplyWriter::new(out, session.is_resp3);
@@ -152,8 +153,16 @@ fn run_immediate<C: Clock>(
         b"PING" => handshake::ping(command, reply),
         b"ECHO" => handshake::echo(command, reply),
         b"SELECT" => handshake::select(command, reply),
-        b"AUTH" => handshake::auth(server, session, command, reply),
-        b"HELLO" => handshake::hello(server, session, command, out),
+        b"AUTH" => {
+            if handshake::auth(server, session, command, reply).is_err() {
+                return handshake::reject_password(server, session, pipeline, out);
+            }
+        }
+        b"HELLO" => {
+            if handshake::hello(server, session, command, out).is_err() {
+                return handshake::reject_password(server, session, pipeline, out);
+            }
+        }
         b"RESET" => {
             session.reset(server.password.is_none());
             reply.simple("RESET");

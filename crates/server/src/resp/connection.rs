@@ -23,7 +23,8 @@ use super::serve::RespLimits;
 use super::server::{NextAction, RespServer};
 use super::session::RespSession;
 use crate::listen::{
-    LocalEndpoint, Peer, ShutdownOrTimeout, ShutdownSignal, Stream, WakeReason, send_available,
+    ConnectionProgress, LocalEndpoint, Peer, ShutdownOrTimeout, ShutdownSignal, Stream, WakeReason,
+    send_available,
 };
 
 /// The most bytes of one read, besides the start of an incomplete command.
@@ -46,6 +47,7 @@ pub(super) struct RespConnection<C> {
     stream: Stream,
     server: Arc<RespServer<C>>,
     session: RespSession,
+    progress: ConnectionProgress,
     /// The start of an incomplete command, or whole commands while replies cannot be sent.
     pending: Vec<u8>,
     unsent: Vec<u8>,
@@ -91,6 +93,7 @@ impl<C: Clock> RespConnection<C> {
             stream,
             server,
             session,
+            progress: peer.progress.clone(),
             pending: Vec::new(),
             unsent: Vec::new(),
             read_len,
@@ -133,6 +136,9 @@ impl<C: Clock> RespConnection<C> {
             let next = |context: &mut Context<'_>| self.poll_input(context, server, &mut pipeline);
             let next = next_input(&mut wake_events, idle, &mut is_busy, next).await?;
             self.is_busy |= is_busy;
+            if self.is_busy && self.session.is_authenticated {
+                self.progress.mark_established();
+            }
             let mut next = next.unwrap_or(WaitingFor::End);
             while let WaitingFor::SendCapacity | WaitingFor::Replies = next {
                 if !self.is_within_buffer_limit(limits.max_buffered_bytes) {

@@ -18,6 +18,7 @@ use super::pipeline::{MAX_PENDING, Pipeline};
 use super::reply_writer::ReplyWriter;
 use super::session::RespSession;
 use super::throttle::Throttle;
+use crate::listen::AuthFailureThrottle;
 use crate::listen::counters::ListenerCounters;
 use tollgate_service::Metrics;
 
@@ -43,6 +44,7 @@ pub struct RespServer<C> {
     pub(super) throttle: Throttle<C>,
     pub(super) checker: Option<Arc<dyn Checker>>,
     pub(super) password: Option<Box<[u8]>>,
+    pub(super) auth_failures: AuthFailureThrottle,
     pub(super) commands: AtomicU64,
     pub(super) connections: AtomicU64,
     /// Bytes buffered for all connections together: incomplete large commands and unsent replies.
@@ -78,12 +80,13 @@ impl<C: Clock> RespServer<C> {
     /// A server that keeps the state of the throttle commands in this store, which must not be shared: their limits take its
     /// first three limit ids.
     ///
-    /// Never in practice: it builds one constant quota.
+    /// Never in practice: it builds constant quotas.
     pub fn new(store: MemoryStore<C>) -> Result<Self, InvalidQuota> {
         Ok(Self {
             throttle: Throttle::new(store)?,
             checker: None,
             password: None,
+            auth_failures: AuthFailureThrottle::new("resp")?,
             commands: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             buffered_bytes: AtomicUsize::new(0),
@@ -216,6 +219,7 @@ impl<C: Clock> RespServer<C> {
     }
 
     /// Awaits the decisions that [`feed`](Self::feed) has started and appends their replies in the order of their commands.
+    /// After several wrong passwords the reply to the next one takes a second, for which it needs the timer of tokio.
     pub async fn drain<'s>(
         &'s self,
         session: &mut RespSession,

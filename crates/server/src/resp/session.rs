@@ -2,7 +2,7 @@
 //!
 //! Must not know: sockets, commands.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::batch_counts::BatchCounts;
 use super::throttle::RecentQuota;
@@ -40,6 +40,12 @@ impl RespSession {
             recent_quota: RecentQuota::default(),
             counts: BatchCounts::default(),
         }
+    }
+
+    /// The client's IP address. Clients without a socket address are local.
+    pub(super) fn client_ip(&self) -> IpAddr {
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        self.addresses.map_or(local, |(client, _)| client.ip())
     }
 
     /// Resets the session, as `RESET` does.

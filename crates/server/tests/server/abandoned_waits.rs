@@ -43,10 +43,7 @@ impl<C: Clock + 'static> WaitingClients<C> {
         let address = ([127, 0, 0, 1], 8080).into();
         for client in 0..=clients {
             let (mut ours, theirs) = duplex(4_096);
-            let peer = Peer {
-                address: Some(address),
-                local: LocalEndpoint::Tcp(address),
-            };
+            let peer = Peer::new(Some(address), LocalEndpoint::Tcp(address));
             let serving = Arc::clone(app).serve_connection(theirs, peer, limits, stopping.clone());
             all.served.spawn(serving);
             let head = "GET /auth/traefik HTTP/1.1\r\nhost: t\r\nx-forwarded-method: GET\r\nx-forwarded-uri: /\r\n\
@@ -80,10 +77,7 @@ impl<C: Clock + 'static> WaitingClients<C> {
 /// What the next client is told to wait, in milliseconds.
 pub(crate) async fn told_wait<C: Clock + 'static>(app: &Arc<HttpApi<C>>) -> u64 {
     let address = ([127, 0, 0, 1], 8080).into();
-    let peer = Peer {
-        address: Some(address),
-        local: LocalEndpoint::Tcp(address),
-    };
+    let peer = Peer::new(Some(address), LocalEndpoint::Tcp(address));
     let body = br#"{"key": "alice", "peek": true}"#.as_slice();
     let request = hyper::Request::post("/v1/check").body(body).unwrap();
     let response = app.respond(&request, &peer).await;

@@ -70,6 +70,29 @@ async fn connections_above_the_limit_are_closed_and_the_others_are_served() {
     }
 }
 
+/// As many slow connections as the listener has room for once kept health checks and requests out for five seconds at a time.
+#[tokio::test]
+async fn slow_connections_give_way_and_connections_with_a_request_do_not() {
+    let mut limits = HttpLimits::default();
+    limits.listener.max_connections = 64;
+    let server = start(ManualClock::at(NOW), limits).await;
+    let mut first = server.connect().await;
+    assert_eq!(first.get("/healthz").await.status, 200);
+    let mut slow = Vec::new();
+    for _ in 0..1_000 {
+        slow.push(server.connect().await);
+    }
+    for path in ["/healthz", "/readyz", "/v1/check?key=a"] {
+        assert_eq!(server.get(path).await.status, 200, "{path}");
+    }
+    assert_eq!(first.get("/healthz").await.status, 200);
+    let counters = server.app.counters();
+    assert!(counters.evicted_connections() >= 1_000 - 64);
+    assert_eq!(counters.refused_connections(), 0);
+    // The oldest were closed.
+    assert_eq!(slow[0].read_until_closed().await, b"");
+}
+
 /// With tokio's time paused, waiting for a silent client jumps to the next timer. Time is paused only when the server is known
 /// to be waiting, so that no timer overtakes bytes in transit.
 #[tokio::test]

@@ -146,7 +146,7 @@ fn control_a_refund_from_the_middle_of_the_queue_is_found() {
     assert!((0..50).any(is_broken));
 }
 
-/// Whoever leaves, and in whichever order: if nobody is left, the bucket is as if nobody had come.
+/// If all clients leave, in any order, the bucket is as if none had come.
 #[test]
 fn if_all_leave_everything_comes_back() {
     for seed in 0..200 {

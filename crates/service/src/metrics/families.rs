@@ -108,6 +108,8 @@ families! {
         "Bytes allocated for tables and for collections";
     SHARED_CALLS Counter "tollgate_store_calls" ["outcome"]
         "Calls of the shared store by result: answered, refused (nothing charged), busy (not sent, too many calls in flight), ambiguous (no reply, may have been carried out)";
+    SHARED_WAITING Gauge "tollgate_store_calls_waiting" []
+        "Calls that wait to be sent, because the shared store has as many as it can answer in time";
     SHARED_DEGRADED Gauge "tollgate_store_degraded" []
         "1 while a part of the shared store is unavailable and this node decides by itself";
     BREAKER Gauge "tollgate_breaker_state" ["part"]
@@ -138,6 +140,10 @@ families! {
         "Accepted connections";
     CONNECTIONS_REFUSED Counter "tollgate_connections_refused" ["listener"]
         "Connections closed at once because too many were open";
+    CONNECTIONS_EVICTED Counter "tollgate_connections_evicted" ["listener"]
+        "Connections without an answered request that were closed for a newer one because too many were open";
+    AUTH_FAILURES Counter "tollgate_auth_failures" ["listener"]
+        "Wrong tokens on the admin listener and wrong passwords of Redis clients";
     ACCEPT_ERRORS Counter "tollgate_accept_errors" ["listener"]
         "Connections that the operating system failed to accept";
     FAILED_HANDSHAKES Counter "tollgate_failed_handshakes" ["listener"]
@@ -193,7 +199,7 @@ families! {
     QUOTA_REFUSED Counter "tollgate_quota_refused" []
         "Reports about buckets without an assignment: too many buckets, or an invalid id";
     ADMIN_REJECTED Counter "tollgate_admin_rejected" ["why"]
-        "Requests rejected by the admin listener: token (missing or wrong), forbidden (a read token for an operation), origin (a browser on another site), flood (too many wrong tokens)";
+        "Requests rejected by the admin listener: token (missing or wrong), forbidden (a read token for an operation), origin (a browser on another site), flood (a wrong token while too many answers to wrong tokens are delayed)";
     LOGS_SUPPRESSED Counter "tollgate_denial_logs_suppressed" []
         "Denials not logged because of the log's rate limit";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []

@@ -85,6 +85,8 @@ fn write_shared_store(page: &mut MetricsPage, fleet: &Fleet) {
         .add(&["refused"], counted.refused)
         .add(&["busy"], counted.busy)
         .add(&["ambiguous"], counted.ambiguous);
+    let waiting = u64::try_from(fleet.remote().waiting_calls()).unwrap_or(u64::MAX);
+    page.family(&families::SHARED_WAITING).add(&[], waiting);
     let is_degraded = fleet.is_degraded().into();
     page.family(&families::SHARED_DEGRADED)
         .add(&[], is_degraded);
@@ -185,12 +187,16 @@ fn write_saturation(page: &mut MetricsPage, saturation: &Saturation) {
 }
 
 fn write_listeners(page: &mut MetricsPage, listeners: Listeners<'_>) {
-    let families: [(MetricFamily, Getter<ListenerCounts>); 6] = [
+    let families: [(MetricFamily, Getter<ListenerCounts>); 8] = [
         (families::CONNECTIONS, |counts| counts.open),
         (families::CONNECTIONS_ACCEPTED, |counts| counts.accepted),
         (families::CONNECTIONS_REFUSED, |counts| {
             counts.refused_connections
         }),
+        (families::CONNECTIONS_EVICTED, |counts| {
+            counts.evicted_connections
+        }),
+        (families::AUTH_FAILURES, |counts| counts.auth_failures),
         (families::ACCEPT_ERRORS, |counts| counts.accept_errors),
         (families::FAILED_HANDSHAKES, |counts| {
             counts.failed_handshakes

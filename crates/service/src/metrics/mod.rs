@@ -103,7 +103,7 @@ pub enum AdminRejection {
     Forbidden,
     /// A browser sent it from a page of another origin.
     Origin,
-    /// Too many wrong tokens came from its address.
+    /// Its token is wrong, and too many answers to wrong tokens are delayed.
     Flood,
 }
 

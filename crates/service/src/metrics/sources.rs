@@ -41,6 +41,10 @@ pub struct ListenerCounts {
     pub accepted: u64,
     /// Connections closed at once because too many were open.
     pub refused_connections: u64,
+    /// Connections without an answered request that gave way to a newer one.
+    pub evicted_connections: u64,
+    /// Wrong tokens or passwords.
+    pub auth_failures: u64,
     /// Failed calls of `accept`.
     pub accept_errors: u64,
     /// Failed TLS handshakes.

@@ -16,7 +16,8 @@ const MAX_THREADS: usize = 1_024;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Capacity")]
 pub(crate) struct CapacityOptions {
-    /// Open connections per listener. Further connections are closed at once
+    /// Open connections per listener. A further connection replaces the oldest one without an answered request; if all have one, it is closed
+    /// at once
     #[arg(
         long,
         value_name = "N",

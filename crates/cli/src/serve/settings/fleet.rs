@@ -3,6 +3,7 @@
 //! Must not know: how Redis is reached, what is shared.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::num::NonZeroU32;
@@ -30,7 +31,8 @@ const MAX_DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) struct FleetOptions {
     /// Redis or Valkey that all nodes share, so that the fleet enforces each limit once and not once per node: `redis://host:port`,
     /// `redis+unix:///path`, `redis+sentinel://host:port,…/master`, `redis+cluster://host:port,…` or `redis+shards://name=host:port,…`;
-    /// `rediss` for TLS. Requires a fleet secret. Default: each process counts by itself
+    /// `rediss` for TLS. Requires a fleet secret. Give the password in a file or a variable: every user of the machine can read a command
+    /// line. Default: each process counts by itself
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -172,6 +174,12 @@ impl FleetOptions {
             return Ok(None);
         };
         let mut options = RedisOptions::new(address.as_str(), secret);
+        if options.has_password_in_address() && is_on_command_line(address, std::env::args_os()) {
+            tracing::warn!(
+                "the password in --redis is on the command line, where every user of the machine can read it; \
+                 use --redis-password-file or {PASSWORD_VARIABLE}"
+            );
+        }
         options.credentials = self.credentials(read_variable)?;
         options.sentinel_credentials = self.redis_sentinel_password_file.as_ref().map(|path| {
             let file = PasswordFile::new(self.redis_sentinel_user.clone(), path);
@@ -232,6 +240,12 @@ impl CredentialsProvider for StaticCredentials {
         let Self(credentials) = self;
         Ok(credentials.clone())
     }
+}
+
+/// Whether an argument of this process contains the text. Otherwise it comes from the environment, which only the user of the
+/// process can read.
+fn is_on_command_line(text: &str, mut arguments: impl Iterator<Item = OsString>) -> bool {
+    arguments.any(|argument| argument.to_string_lossy().contains(text))
 }
 
 fn read_pem(path: impl AsRef<Path>) -> Result<Vec<u8>, Box<dyn Error>> {
@@ -305,6 +319,30 @@ mod tests {
         assert!(error.to_string().starts_with(PASSWORD_VARIABLE), "{error}");
         let error = both.credentials(|_| None).unwrap_err();
         assert!(error.to_string().contains("--redis-password-file"));
+    }
+
+    #[test]
+    fn a_password_in_the_address_is_found_wherever_it_is() {
+        let has_password = |address: &str| {
+            let options = parsed(&["--redis", address]).redis_options(KeyHashSecret::new([0; 16]));
+            options.unwrap().unwrap().has_password_in_address()
+        };
+        for address in [
+            "redis://:opensesame@a:1",
+            "rediss://me:opensesame@a:1/3",
+            "redis+unix:///run/redis.sock?pass=opensesame",
+            "redis+sentinel://me:opensesame@a,b/limits",
+            "redis+shards://me:opensesame@x=a:1,y=b:2",
+        ] {
+            assert!(has_password(address), "{address}");
+            let line = ["tollgate".into(), format!("--redis={address}").into()];
+            assert!(is_on_command_line(address, line.into_iter()));
+            assert!(!is_on_command_line(
+                address,
+                ["tollgate".into()].into_iter()
+            ));
+        }
+        assert!(!has_password("redis://a:1") && !has_password("redis://me@a:1"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod client;
 pub(crate) mod gateways;
+mod go_client;
 mod k6;
 mod redis_clients;
 mod schemathesis;

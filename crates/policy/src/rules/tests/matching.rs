@@ -237,7 +237,7 @@ fn rules_above_a_bound_are_rejected_with_location_and_reason() {
     let diagnostics = Rules::compile(&invalid, [7; 16]).unwrap_err();
     let all = format!("{diagnostics:?}");
     assert!(
-        all.contains("17 parts") && all.contains("64 segments") && all.contains("1024 bytes"),
+        all.contains("17 parts") && all.contains("64 segments") && all.contains("127 bytes"),
         "{all}"
     );
     assert!(RuleOrigin::Limit(0) < RuleOrigin::Limit(1));

@@ -18,7 +18,7 @@ use tollgate_store::{StoreError, StoreErrorKind};
 use self::refresh::{ClusterState, RefreshOutcome};
 use crate::address::Endpoint;
 use crate::call_failure::RoutingHint;
-use crate::pool::{CallMode, ConnectionPool, Connector};
+use crate::pool::{CallDeadline, CallMode, ConnectionPool, Connector};
 use crate::task::{SupervisedTask, jittered};
 use crate::wire::ScriptCall;
 
@@ -69,7 +69,7 @@ impl Cluster {
         &self,
         slot: u16,
         request: &ScriptCall,
-        until: Instant,
+        deadline: &mut CallDeadline,
     ) -> Result<Value, StoreError> {
         let Some(mut pool) = self.owner(slot) else {
             self.state.request_refresh();
@@ -78,7 +78,7 @@ impl Cluster {
         };
         let (mut mode, mut hops, mut retries) = (CallMode::Plain, 1, 0);
         loop {
-            let failure = match pool.call(request, mode, until).await {
+            let failure = match pool.call(request, mode, deadline).await {
                 Ok(reply) => return Ok(reply),
                 Err(failure) => failure,
             };
@@ -94,7 +94,7 @@ impl Cluster {
                 RoutingHint::Ask(to) => self.find(to, &pool).map(|pool| (pool, CallMode::Asking)),
                 RoutingHint::TryAgain => {
                     retries += 1;
-                    let is_late = !wait_before_retry(retries, until).await;
+                    let is_late = !wait_before_retry(retries, deadline.until()).await;
                     // Start over: the keys may be together on another node by now.
                     let owner = self.owner(slot).filter(|_| !is_late);
                     hops -= 1;

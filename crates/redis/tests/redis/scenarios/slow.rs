@@ -95,7 +95,8 @@ async fn s_05_a_server_that_sleeps_now_and_then_keeps_its_connections() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s_22_calls_beyond_the_maximum_in_flight_fail_at_once() {
     const CALLS: u64 = 20_000;
-    const MOST: u64 = 4_096;
+    // The window of sent calls starts with 32 and does not grow while replies are late.
+    const MAX_SENT: u64 = 32;
     let _exclusive = exclusive().await;
     let proxied = ProxiedServer::start(&[], seed(22));
     let store = Arc::new(proxied.store(DEADLINE).await);
@@ -124,10 +125,10 @@ async fn s_22_calls_beyond_the_maximum_in_flight_fail_at_once() {
         }
     }
     let slowest = since(began);
-    assert!(late >= MOST && busy + late == CALLS, "{busy} {late}");
-    // At most `MOST` calls at a time, for as long as it takes to send them all.
+    assert!(late >= 1 && busy + late == CALLS, "{busy} {late}");
+    // The other calls were not sent, so that they cannot have charged.
     let turns = u64::try_from(slowest.as_millis() / DEADLINE.as_millis()).unwrap() + 1;
-    assert!(late <= MOST * turns, "{late} in {turns} turns");
+    assert!(late <= MAX_SENT * turns, "{late} in {turns} turns");
     // On such a machine a late probe may cost a pooled connection once; calls never do.
     let now = proxied.proxy.counters().connects;
     assert!(

@@ -49,7 +49,11 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
             return Ok(None);
         };
         let (input, output) = buffers.split();
-        let (consumed, delayed) = answer_pipelined(handler, input, peer, output).await;
+        let AnsweredInput {
+            consumed,
+            delayed,
+            is_closing,
+        } = answer_pipelined(handler, input, peer, output).await;
         let rest = input.get(consumed..).unwrap_or_default().to_vec();
         let sent = poll_fn(|context| Poll::Ready(send_available(stream, context, output))).await?;
         let unsent = (!sent.is_flushed || delayed.is_some()).then(|| {
@@ -62,6 +66,9 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
             Some(mut unsent) => unsent.send(stream, handler.counters()).await?,
             None => Vec::new(),
         };
+        if is_closing {
+            return Ok(None);
+        }
         if !rest.is_empty() || !more.is_empty() {
             return Ok(Some([rest, more].concat()));
         }
@@ -156,6 +163,15 @@ async fn wait_for_delay<S: AsyncRead + Unpin>(
     .await
 }
 
+/// What [`answer_pipelined`] did.
+struct AnsweredInput {
+    /// The bytes of the answered requests.
+    consumed: usize,
+    delayed: Option<DelayedResponse>,
+    /// Whether the last response closes the connection.
+    is_closing: bool,
+}
+
 /// A response that is delayed.
 #[derive(Default)]
 struct DelayedResponse {
@@ -177,19 +193,23 @@ fn poll_read<S: AsyncRead + Unpin>(
     Poll::Ready(Ok((filled > 0).then(|| buffers.with_filled(filled, keep))))
 }
 
-/// Answers the plain requests at the start of the input and returns how many bytes they had. It stops after a delayed response.
+/// Answers the plain requests at the start of the input. It stops after a response that is delayed or closes the connection.
 async fn answer_pipelined<A: HttpHandler>(
     handler: &A,
     input: &[u8],
     peer: &Peer,
     out: &mut Vec<u8>,
-) -> (usize, Option<DelayedResponse>) {
-    let mut consumed = 0_usize;
+) -> AnsweredInput {
+    let mut answered = AnsweredInput {
+        consumed: 0,
+        delayed: None,
+        is_closing: false,
+    };
     let mut now = None;
-    while let Some(rest @ [_, ..]) = input.get(consumed..)
+    while let Some(rest @ [_, ..]) = input.get(answered.consumed..)
         && let Some(request) = parse_request(rest, handler)
     {
-        consumed = consumed.saturating_add(request.len);
+        answered.consumed = answered.consumed.saturating_add(request.len);
         let request = HttpRequest {
             method: &request.method,
             path: request.path,
@@ -201,22 +221,23 @@ async fn answer_pipelined<A: HttpHandler>(
         let mut reply = handle_or_500(handler, &request).await;
         let wait = reply.delay();
         let now = *now.get_or_insert_with(Instant::now);
+        answered.is_closing = reply.is_closing();
         if wait.is_zero() {
             drop(write_and_take_permit(&mut reply, now, out));
         } else {
             let mut bytes = Vec::new();
             let wait_permit = write_and_take_permit(&mut reply, now, &mut bytes);
-            return (
-                consumed,
-                Some(DelayedResponse {
-                    wait,
-                    bytes,
-                    wait_permit,
-                }),
-            );
+            answered.delayed = Some(DelayedResponse {
+                wait,
+                bytes,
+                wait_permit,
+            });
+        }
+        if answered.is_closing || answered.delayed.is_some() {
+            break;
         }
     }
-    (consumed, None)
+    answered
 }
 
 /// Writes a response and returns its wait permit, which has to live until the response is sent.

@@ -60,10 +60,7 @@ mod tests {
     fn an_idle_connection_is_small() {
         let app = HttpApi::new(&demo_policy().unwrap(), 1, SystemClock::new()).unwrap();
         let address = ([127, 0, 0, 1], 80).into();
-        let peer = Peer {
-            address: Some(address),
-            local: LocalEndpoint::Tcp(address),
-        };
+        let peer = Peer::new(Some(address), LocalEndpoint::Tcp(address));
         let (stream, _client) = tokio::io::duplex(1);
         let (_stop, stopping) = ShutdownTrigger::new();
         let task = serve(HttpLimits::default(), Arc::new(app), stream, peer, stopping);

@@ -30,10 +30,7 @@ async fn health_checks_fail_while_nothing_is_decided_and_recover_afterwards() {
             statuses.push(admin.get(path).await.status);
         }
         let address = ([127, 0, 0, 1], 8080).into();
-        let peer = Peer {
-            address: Some(address),
-            local: LocalEndpoint::Tcp(address),
-        };
+        let peer = Peer::new(Some(address), LocalEndpoint::Tcp(address));
         for path in ["/healthz", "/readyz", "/healthcheck"] {
             let request = hyper::Request::get(path).body(&[][..]).unwrap();
             let response = app.respond(&request, &peer).await;

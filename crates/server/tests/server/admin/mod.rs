@@ -3,6 +3,7 @@
 mod cross_site;
 mod exposition_format;
 mod liveness;
+mod lockout;
 mod metrics;
 mod operator_actions;
 mod tokens;
@@ -21,7 +22,7 @@ use tollgate_store::{ManualClock, MemoryStore};
 use crate::harness::{HttpClient, HttpReply, policy};
 use crate::running_server::RunningServer;
 
-const READ: &str = "read-token-0123456789";
+const READ: &str = "read-token-0123456789abcdef";
 const OPERATE: &str = "operate-token-0123456789";
 const SIGNED: &str = r#""who": "ada", "why": "incident 7""#;
 
@@ -68,7 +69,7 @@ async fn serve_admin_of(
             .with_resp(Arc::clone(&resp))
             .with_drain_signal(stopping),
     );
-    let limits = HttpLimits::default();
+    let limits = HttpLimits::for_admin();
     let running =
         RunningServer::start(|listener, shutdown| admin.run(listener, limits, shutdown)).await;
     TestAdmin {

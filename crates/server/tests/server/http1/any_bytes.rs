@@ -119,10 +119,7 @@ fn new_app() -> (Arc<ManualClock>, Arc<HttpApi<Arc<ManualClock>>>) {
 /// The peer of the connection.
 pub(crate) fn peer() -> Peer {
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
-    Peer {
-        address: Some(address),
-        local: LocalEndpoint::Tcp(address),
-    }
+    Peer::new(Some(address), LocalEndpoint::Tcp(address))
 }
 
 /// All responses of one connection. Each packet is processed as far as possible before the next one; then the client

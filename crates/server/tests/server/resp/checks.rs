@@ -240,10 +240,10 @@ fn leases_are_acquired_renewed_and_released_by_ticket() {
         .body(body.as_bytes())
         .unwrap();
     let address = ([127, 0, 0, 1], 1).into();
-    let peer = tollgate_server::listen::Peer {
-        address: Some(address),
-        local: tollgate_server::listen::LocalEndpoint::Tcp(address),
-    };
+    let peer = tollgate_server::listen::Peer::new(
+        Some(address),
+        tollgate_server::listen::LocalEndpoint::Tcp(address),
+    );
     let released = crate::harness::ready_now(app.respond(&request, &peer));
     assert_eq!(released.status(), 200);
     let answer = line.line("TG.CHECK header.x-api-key alice");

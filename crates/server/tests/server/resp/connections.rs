@@ -124,3 +124,73 @@ async fn a_panic_costs_one_connection_and_nothing_else() {
     assert_eq!(listening.server.counters().panics(), 1);
     assert_eq!(listening.stop().await, DrainOutcome { aborted: 0 });
 }
+
+/// A wrong password was answered at once, as often as a client liked, and nobody could see it.
+#[tokio::test]
+async fn wrong_passwords_are_slowed_and_counted_and_the_right_one_is_not() {
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let (server, _clock) = server();
+    let listening = listen(server.with_password("secret"), RespLimits::default()).await;
+    let mut guesser = listening.connect().await;
+    for _ in 0..5 {
+        guesser
+            .send(b"AUTH guess\r\nHELLO 2 AUTH default guess\r\n")
+            .await;
+        guesser.expect(wrong).await;
+        guesser.expect(wrong).await;
+    }
+    // The next answer is delayed, and so are the commands behind it.
+    guesser.send(b"AUTH guess\r\nAUTH secret\r\nPING\r\n").await;
+    let right = async {
+        let mut client = listening.connect().await;
+        client.send(b"AUTH secret\r\nPING\r\n").await;
+        client.expect("+OK\r\n+PONG\r\n").await;
+    };
+    tokio::select! {
+        biased;
+        () = guesser.expect(wrong) => panic!("a wrong password was answered first"),
+        () = right => {}
+    }
+    assert_eq!(listening.server.counters().auth_failures(), 11);
+
+    // Answers that are delayed hold connections, so their number is bounded. Further ones end their connection.
+    let mut guessers = Vec::new();
+    for _ in 0..200 {
+        let mut guesser = listening.connect().await;
+        guesser.send(b"AUTH guess\r\nAUTH guess\r\nQUIT\r\n").await;
+        guessers.push(guesser);
+    }
+    let mut client = listening.connect().await;
+    client.send(b"AUTH secret\r\n").await;
+    client.expect("+OK\r\n").await;
+    let mut ended = 0;
+    for guesser in &mut guessers {
+        let answers = guesser.read_until_closed().await;
+        assert!(answers.starts_with(wrong), "{answers}");
+        ended += usize::from(answers == wrong);
+    }
+    assert!(ended > 0, "no connection was ended");
+}
+
+/// Connections that never send the password once filled the listener for as long as they liked.
+#[tokio::test]
+async fn connections_without_the_password_give_way() {
+    let mut limits = RespLimits::default();
+    limits.listener.max_connections = 64;
+    let listening = listen(server().0.with_password("secret"), limits).await;
+    let mut first = listening.connect().await;
+    first.send(b"AUTH secret\r\n").await;
+    first.expect("+OK\r\n").await;
+    let mut silent = Vec::new();
+    for _ in 0..1_000 {
+        let mut client = listening.connect().await;
+        client.send(b"PING\r\n").await;
+        silent.push(client);
+    }
+    let mut late = listening.connect().await;
+    late.send(b"AUTH secret\r\n").await;
+    late.expect("+OK\r\n").await;
+    late.pong().await;
+    first.pong().await;
+    assert_eq!(listening.server.counters().refused_connections(), 0);
+}

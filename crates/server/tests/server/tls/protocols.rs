@@ -52,9 +52,14 @@ async fn a_client_without_tls_is_closed_and_counted_and_gets_no_plain_text() {
         );
     }
     assert_eq!(secure.resp.counters().failed_handshakes(), 3);
-    let first = connect(&secure.authority, secure.redis, None, &[])
+    let mut first = connect(&secure.authority, secure.redis, None, &[])
         .await
         .unwrap();
+    // A connection without a command would give way.
+    first.write_all(b"PING\r\n").await.unwrap();
+    let mut pong = [0; 7];
+    first.read_exact(&mut pong).await.unwrap();
+    assert_eq!(pong, *b"+PONG\r\n");
     let mut second = TcpStream::connect(secure.redis).await.unwrap();
     let mut answer = Vec::new();
     timeout(DEADLINE, second.read_to_end(&mut answer))
