@@ -237,8 +237,7 @@ impl Plan {
             let limit = self.limit_at(generation, check.quota_path());
             limit.map(|identified| identified.limit.capacity())
         };
-        let is_stricter =
-            capacity(new) < self.planned.get(position).and_then(|other| capacity(other));
+        let is_stricter = capacity(new) < self.planned.get(position).and_then(capacity);
         if let Some(other) = self.planned.get_mut(position) {
             if other.cost < new.cost {
                 (other.op, other.cost, other.quota) = (new.op, new.cost, new.quota);
