@@ -141,7 +141,8 @@ fn penalty_schema() -> Json {
 
 /// `10m`, or a list of lengths that grow: `10m, 1h, until lifted, forget 7d`.
 fn parse_block(text: &str) -> Result<Penalty, GrammarError> {
-    if !text.contains(',') && !text.starts_with("until") {
+    let is_list = text.contains(',') || ["until", "forget"].contains(&split_keyword(text).0);
+    if !is_list {
         return parse_keyword_duration("block", text, "10m").map(Penalty::Block);
     }
     let help = "write lengths that grow, as in `block 10m, 1h, 24h, forget 7d` or `block 1h, until lifted`";

@@ -91,24 +91,7 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
             };
             [make(), make(), make()]
         }
-        7 => {
-            // The same step and memory, as the tiers of one limit have them.
-            let is_stepped = random.below(2) == 0;
-            let mut make = || {
-                let rate = Rate::new(1 + random.below(7), window);
-                let bucket = TokenBucket::builder(rate).burst(4 + random.below(20));
-                let builder = CustomBucket::builder(bucket.overdraft(overdraft))
-                    .initial(random.below(5), window);
-                let builder = if is_stepped {
-                    builder.refill_in_steps()
-                } else {
-                    builder
-                };
-                builder.build().unwrap()
-            };
-            let made = [make(), make(), make()];
-            shared(made, CustomBucket::sharing_state_with)
-        }
+        7 => custom_buckets(overdraft, window, random),
         _ => {
             let mut make = || {
                 Concurrency::new(3 + random.below(4), window)
@@ -118,4 +101,24 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
             [make(), make(), make()]
         }
     }
+}
+
+/// Three buckets that refill in steps or steadily and do not start full. They have the same step and memory, as the tiers of one limit have
+/// them.
+fn custom_buckets(overdraft: u64, window: Nanos, random: &mut Random) -> [Limit; 3] {
+    let is_stepped = random.below(2) == 0;
+    let mut make = || {
+        let rate = Rate::new(1 + random.below(7), window);
+        let bucket = TokenBucket::builder(rate).burst(4 + random.below(20));
+        let builder =
+            CustomBucket::builder(bucket.overdraft(overdraft)).initial(random.below(5), window);
+        let builder = if is_stepped {
+            builder.refill_in_steps()
+        } else {
+            builder
+        };
+        builder.build().unwrap()
+    };
+    let made = [make(), make(), make()];
+    shared(made, CustomBucket::sharing_state_with)
 }
