@@ -6,7 +6,9 @@
 //! Must not know: which fuzzer calls it.
 
 pub mod address;
+pub mod path;
 pub mod policy;
+pub mod snapshot;
 
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, Op, State};

@@ -47,18 +47,23 @@ const TABLE: &[Row] = &[
         "pure arithmetic that anyone can embed and anyone can check",
     ),
     row(
+        "crates/files",
+        Only(&[]),
+        "files that are read and replaced while a server runs, whatever they contain",
+    ),
+    row(
         "crates/store",
-        Only(&["crates/core"]),
+        Only(&["crates/core", "crates/files"]),
         "keeps the states of core and never sees a rule or a header",
     ),
     row(
         "crates/redis",
-        Only(&["crates/core", "crates/store"]),
+        Only(&["crates/core", "crates/files", "crates/store"]),
         "the store contract on another machine",
     ),
     row(
         "crates/policy",
-        Only(&["crates/core"]),
+        Only(&["crates/core", "crates/files"]),
         "a file becomes rules without knowing where state is kept",
     ),
     row(
@@ -89,6 +94,7 @@ const TABLE: &[Row] = &[
             "crates/http",
             "crates/policy",
             "crates/store",
+            "crates/files",
             "crates/core",
         ]),
         "what every transport needs: decisions, header fields, tickets, metrics, reloads; no socket and no Redis",
@@ -128,6 +134,7 @@ const TABLE: &[Row] = &[
             "crates/redis",
             "crates/policy",
             "crates/store",
+            "crates/files",
             "crates/core",
         ]),
         "listeners over the service; what is below it only to name what the service is made of and says",
@@ -149,6 +156,7 @@ const TABLE: &[Row] = &[
         "crates/tollgate",
         Only(&[
             "crates/core",
+            "crates/files",
             "crates/store",
             "crates/engine",
             "crates/redis",

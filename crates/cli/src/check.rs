@@ -8,7 +8,7 @@ use serde::Serialize;
 use tollgate_envoy::config::{self, InvalidFiles};
 use tollgate_policy::humanize::format_number;
 use tollgate_policy::model::Policy;
-use tollgate_policy::source::Diagnostics;
+use tollgate_policy::source::{Diagnostics, Warnings};
 
 use crate::input::{self, FileKind, InputOptions, SourceFile};
 use crate::json;
@@ -44,6 +44,7 @@ struct FileContents {
     limits: Option<usize>,
     tests: Option<usize>,
     summary: String,
+    warnings: Option<Warnings>,
 }
 
 /// Checks files. Returns whether all of them are valid.
@@ -73,6 +74,9 @@ pub(crate) fn check(options: &Options, color: Color) -> Result<bool, CommandErro
     for checked in &results {
         match &checked.result {
             Ok(contents) => {
+                if let Some(warnings) = &contents.warnings {
+                    print_error(&warnings.render(colour));
+                }
                 print(&format!(
                     "{}: {}\n",
                     checked.files.join(", "),
@@ -93,13 +97,15 @@ fn check_native(path: &Path, source: &SourceFile) -> CheckResult {
             limits: None,
             tests: Some(tests),
             summary: format!("ok, {}", pluralize(tests, "test")),
+            warnings: None,
         }),
-        _ => tollgate_policy::load(&source.text, &source.name, source.format)
+        _ => tollgate_policy::load_with_warnings(&source.text, &source.name, source.format)
             .map_err(|problems| vec![problems])
-            .map(|policy| FileContents {
+            .map(|(policy, warnings)| FileContents {
                 limits: Some(policy.limits.len()),
                 tests: None,
                 summary: summary(&policy),
+                warnings: Some(warnings),
             }),
     };
     CheckResult {
@@ -145,6 +151,7 @@ fn check_envoy_files(sources: &[SourceFile], merge_domains: bool) -> CheckResult
                     pluralize(policy.rules().len(), "limit"),
                     pluralize(policy.domains().count(), "domain"),
                 ),
+                warnings: None,
             }),
     }
 }
@@ -165,6 +172,7 @@ struct CheckReport<'a> {
     checked: Vec<CheckedFileReport<'a>>,
     #[serde(flatten)]
     wrong: json::ProblemReport,
+    warnings: Vec<json::ReportedProblem>,
 }
 
 #[derive(Serialize)]
@@ -180,6 +188,10 @@ fn check_report(ok: bool, results: &[CheckResult]) -> CheckReport<'_> {
     let wrong = results
         .iter()
         .filter_map(|checked| checked.result.as_ref().err());
+    let contents = results
+        .iter()
+        .filter_map(|checked| checked.result.as_ref().ok());
+    let warnings = contents.filter_map(|contents| contents.warnings.as_ref());
     CheckReport {
         ok,
         checked: results
@@ -201,5 +213,6 @@ fn check_report(ok: bool, results: &[CheckResult]) -> CheckReport<'_> {
             })
             .collect(),
         wrong: json::problem_report(wrong.flatten()),
+        warnings: json::problem_report(warnings.map(Warnings::as_diagnostics)).problems,
     }
 }

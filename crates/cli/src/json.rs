@@ -10,14 +10,14 @@ use crate::output::{CommandError, print};
 /// The problems of all files.
 #[derive(Debug, Serialize)]
 pub(crate) struct ProblemReport {
-    problems: Vec<ReportedProblem>,
+    pub(crate) problems: Vec<ReportedProblem>,
     /// How many further problems are not listed.
     more: usize,
 }
 
 /// One problem.
 #[derive(Debug, Serialize)]
-struct ReportedProblem {
+pub(crate) struct ReportedProblem {
     file: String,
     line: Option<u32>,
     column: Option<u32>,

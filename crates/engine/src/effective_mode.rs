@@ -17,6 +17,11 @@ pub(crate) fn effective_modes(context: &PlanContext<'_>, plan: &mut Plan, modes:
     modes.extend(matched.map(|index| effective_mode(context, *index, plan)));
 }
 
+/// Whether a limit is enforced for this request or would be, if it matched.
+pub(crate) fn is_enforced(context: &PlanContext<'_>, index: usize, plan: &mut Plan) -> bool {
+    effective_mode(context, index, plan) == Mode::Enforce
+}
+
 fn effective_mode(context: &PlanContext<'_>, index: usize, plan: &mut Plan) -> Mode {
     let Some((rule, limit)) = context.generation.rule(index) else {
         return Mode::Off;

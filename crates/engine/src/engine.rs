@@ -7,9 +7,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
+use tollgate_core::limit::{Limit, Quota};
+use tollgate_core::{Nanos, SlidingCounter};
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::rules::Rules;
-use tollgate_store::StoreError;
+use tollgate_store::{IdentifiedLimit, StoreError};
 
 use crate::candidate::Divergence;
 use crate::carried_over::CarriedOverCounters;
@@ -23,7 +25,7 @@ use crate::limit_ids::{LimitIdAllocator, LimitIdTable, LimitIdsExhausted};
 use crate::settlement::SettleAction;
 use crate::steps::run_local;
 use crate::store::StateStore;
-use crate::ticket::{Response, Ticket};
+use crate::ticket::{Response, SavedTicket, Ticket};
 use crate::verdict::Verdict;
 
 /// Decides on requests by rules that can be replaced at any time.
@@ -93,11 +95,22 @@ impl<S: StateStore> Engine<S> {
         };
         let mut table = limit_ids.lock();
         let prepared = registry.prepare(rules, &table, 1, &store)?;
+        let mut carried = HashSet::new();
         for (_, new) in prepared.generation.quotas(None) {
+            // The ids may come from an earlier process, which may have had a window of another length.
+            let lifetime = table.lifetime_of(new.id);
+            if let Some(old) = lifetime.and_then(|lifetime| window_before(new, lifetime))
+                && carried.insert(new.id)
+            {
+                store.replace_limit(&old, new);
+            }
             store.add_limit(new);
         }
         for (id, when_full) in prepared.generation.when_full() {
             store.set_when_full(id, when_full);
+        }
+        for id in prepared.retired {
+            store.remove_limit(id);
         }
         *table = prepared.limit_ids;
         drop(table);
@@ -248,6 +261,13 @@ impl<S: StateStore> Engine<S> {
         settlement.finish()
     }
 
+    /// A saved ticket under the rules in force. Items of limits that are gone are dropped: their charges stay, and their leases
+    /// expire. `None` if nothing is left.
+    #[must_use]
+    pub fn restore_ticket(&self, saved: SavedTicket) -> Option<Ticket> {
+        Ticket::restore(saved, &self.current.load_full())
+    }
+
     /// The totals of a limit; `None` if the policy has no limit of this name.
     #[must_use]
     pub fn totals(&self, rule: &str) -> Option<LimitTotals> {
@@ -312,6 +332,23 @@ impl<S: StateStore> Engine<S> {
         // The state is replaced as a whole, so a poisoned lock leaves it consistent.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The sliding window that this limit had when its states mattered for `lifetime`, if it had another length.
+fn window_before(new: &IdentifiedLimit, lifetime: Nanos) -> Option<IdentifiedLimit> {
+    let Quota::SlidingCounter(_) = new.limit.quota() else {
+        return None;
+    };
+    // A state counts for two windows. Only the length matters to convert it.
+    let window = Nanos::from_nanos(lifetime.as_nanos() / 2);
+    let old = SlidingCounter::builder(u64::from(u32::MAX), window).build();
+    let old = Limit::from(old.ok()?);
+    new.limit
+        .has_to_carry_over(&old)
+        .then_some(IdentifiedLimit {
+            id: new.id,
+            limit: old,
+        })
 }
 
 impl Registry {

@@ -3,7 +3,7 @@
 //! A generation is immutable, apart from its overrides. A reload creates another one and swaps them, so every decision
 //! uses exactly one. Must not know: requests, replies, files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
@@ -73,8 +73,8 @@ pub(crate) struct MeterState {
     /// The meter's quota, if it depends neither on the request nor on the key.
     pub(crate) only_quota: Option<QuotaRef>,
     pub(crate) is_concurrency: bool,
-    /// Whether another rule uses the same states.
-    pub(crate) is_shared: bool,
+    /// The other rules that use the same states.
+    pub(crate) sharers: Box<[usize]>,
     /// How long a denial may be cached.
     pub(crate) denial_caching: DenialCaching,
 }
@@ -261,16 +261,20 @@ impl Generation {
             retired,
             table,
         } = table.assign(&requests, now)?;
+        let mut users: HashMap<LimitId, Vec<usize>> = HashMap::new();
+        let meters = rules.rules().iter().enumerate();
+        let owners = meters.flat_map(|(index, rule)| rule.meters.iter().map(move |_| index));
+        for (id, owner) in ids.iter().zip(owners) {
+            users.entry(*id).or_default().push(owner);
+        }
+        // States that meters with different quotas share.
+        let mut first_quotas: HashMap<LimitId, &[Limit]> = HashMap::new();
+        let mut mixed: HashSet<LimitId> = HashSet::new();
         let meters = rules.rules().iter().flat_map(|rule| rule.meters.iter());
-        let mut uses: HashMap<LimitId, StateUse<'_>> = HashMap::new();
         for (id, meter) in ids.iter().zip(meters) {
-            let state_use = uses.entry(*id).or_insert(StateUse {
-                meters: 0,
-                quotas: &meter.quotas,
-                has_other_quotas: false,
-            });
-            state_use.meters += 1;
-            state_use.has_other_quotas |= *state_use.quotas != *meter.quotas;
+            if **first_quotas.entry(*id).or_insert(&meter.quotas) != *meter.quotas {
+                mixed.insert(*id);
+            }
         }
         let mut ids = ids.into_iter();
         let mut key_specs = KeySpecIndex::default();
@@ -285,7 +289,15 @@ impl Generation {
                 let slot_key = rules
                     .colocation_part(meter_ref)
                     .map(|part| key_specs.slot_index_of(part));
-                MeterState::new(rule, meter, (id, key, slot_key), uses.get(&id))
+                let users = users.get(&id).map_or(&[][..], |users| users);
+                let sharers = users.iter().copied().filter(|user| *user != index);
+                let mut state =
+                    MeterState::new(rule, meter, (id, key, slot_key), sharers.collect());
+                if mixed.contains(&id) {
+                    // A denial under a small burst says nothing about a larger one on the same state.
+                    state.denial_caching = DenialCaching::Never;
+                }
+                state
             });
             LimitEntry {
                 meters: state.collect(),
@@ -327,7 +339,7 @@ impl MeterState {
         rule: &Rule,
         meter: &Meter,
         (id, key, slot_key): (LimitId, u32, Option<u32>),
-        state_use: Option<&StateUse<'_>>,
+        sharers: Box<[usize]>,
     ) -> Self {
         let identified = |limit: Limit| IdentifiedLimit { id, limit };
         let may_wait = matches!(
@@ -358,22 +370,10 @@ impl MeterState {
             queueing_quotas: queueing,
             queueing_options,
             is_concurrency,
-            is_shared: state_use.is_some_and(|uses| uses.meters > 1),
-            denial_caching: match state_use {
-                // A denial under a small burst says nothing about a larger one on the same state.
-                Some(uses) if uses.has_other_quotas => DenialCaching::Never,
-                _ => denial_caching(rule, is_concurrency),
-            },
+            sharers,
+            denial_caching: denial_caching(rule, is_concurrency),
         }
     }
-}
-
-/// How the meters of all rules use one state.
-struct StateUse<'a> {
-    meters: usize,
-    /// The quotas of the first of them.
-    quotas: &'a [Limit],
-    has_other_quotas: bool,
 }
 
 /// The quota of a meter that has only one.

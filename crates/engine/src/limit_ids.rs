@@ -12,6 +12,7 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use tollgate_core::limit::{AlgorithmKind, Limit};
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_store::LimitId;
@@ -76,11 +77,89 @@ pub struct LimitIdAllocator {
     table: Arc<Mutex<LimitIdTable>>,
 }
 
+/// One limit id with the state that it stands for, as it is saved for a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedLimitId {
+    identity: Box<str>,
+    algorithm: Box<str>,
+    id: NonZeroU16,
+    /// How long a state matters after its last charge, in nanoseconds.
+    lifetime: u64,
+    /// For a removed limit: when its last state expires, in nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<u64>,
+}
+
 impl LimitIdAllocator {
+    /// All assigned ids, to save them beside the states that they stand for.
+    #[must_use]
+    pub fn save(&self) -> Vec<SavedLimitId> {
+        let table = self.lock();
+        let mut saved: Vec<SavedLimitId> = Vec::new();
+        for (identity, ids) in &table.assigned {
+            saved.extend(ids.iter().map(|assigned| SavedLimitId {
+                identity: identity.clone(),
+                algorithm: algorithm_name(assigned.kind).into(),
+                id: assigned.id.0,
+                lifetime: assigned.lifetime.as_nanos(),
+                expires_at: assigned.expires_at.map(Timestamp::as_nanos),
+            }));
+        }
+        saved.sort_by_key(|one| one.id);
+        saved
+    }
+
+    /// The allocator with saved ids; `None` if one id stands for two states or an algorithm is unknown.
+    #[must_use]
+    pub fn restore(saved: Vec<SavedLimitId>) -> Option<Self> {
+        let mut table = LimitIdTable::default();
+        for one in saved {
+            if !table.taken.insert(one.id) {
+                return None;
+            }
+            let kind = ALGORITHM_NAMES
+                .into_iter()
+                .find(|(_, name)| *name == &*one.algorithm);
+            let assigned = AssignedId {
+                kind: kind?.0,
+                id: LimitId(one.id),
+                lifetime: Nanos::from_nanos(one.lifetime),
+                expires_at: one.expires_at.map(Timestamp::from_nanos),
+                was_retired: one.expires_at.is_some(),
+            };
+            let ids = table.assigned.entry(one.identity).or_default();
+            if ids.iter().any(|other| other.kind == assigned.kind) {
+                return None;
+            }
+            ids.push(assigned);
+        }
+        Some(Self {
+            table: Arc::new(Mutex::new(table)),
+        })
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, LimitIdTable> {
         // The table is replaced as a whole, so a poisoned lock leaves it consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The names of algorithms in a saved state. They never change.
+const ALGORITHM_NAMES: [(AlgorithmKind, &str); 7] = [
+    (AlgorithmKind::TokenBucket, "token_bucket"),
+    (AlgorithmKind::LeakyBucket, "leaky_bucket"),
+    (AlgorithmKind::LeakyQueue, "leaky_queue"),
+    (AlgorithmKind::FixedWindow, "fixed_window"),
+    (AlgorithmKind::SlidingLog, "sliding_log"),
+    (AlgorithmKind::SlidingCounter, "sliding_counter"),
+    (AlgorithmKind::Concurrency, "concurrency"),
+];
+
+/// The name of an algorithm in a saved state. One without a name is unknown when it is restored.
+fn algorithm_name(kind: AlgorithmKind) -> &'static str {
+    let named = ALGORITHM_NAMES.into_iter().find(|(one, _)| *one == kind);
+    named.map_or("unknown", |(_, name)| name)
 }
 
 /// The assigned ids.
@@ -238,6 +317,13 @@ impl LimitIdTable {
             number = number.checked_add(1).unwrap_or(NonZeroU16::MIN);
         }
         Err(LimitIdsExhausted)
+    }
+
+    /// How long a state of this id matters after its last charge, if the id is assigned.
+    pub(crate) fn lifetime_of(&self, id: LimitId) -> Option<Nanos> {
+        let mut ids = self.assigned.values().flatten();
+        ids.find(|assigned| assigned.id == id)
+            .map(|assigned| assigned.lifetime)
     }
 
     fn find(&self, request: &IdRequest<'_>) -> Option<LimitId> {

@@ -3,6 +3,10 @@
 //!
 //! Must not know: how verdicts are made.
 
+mod saved;
+
+pub use saved::SavedTicket;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,6 +20,7 @@ use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreK
 
 use crate::generation::Generation;
 use crate::plan::{Plan, PlannedCheck};
+use crate::queue_departure::QueueDeparture;
 use crate::settlement::{SettleAction, Settlement};
 use crate::sharing::{DenialCaching, Sharing};
 
@@ -230,6 +235,7 @@ impl Ticket {
                 key: self.keys.get(item.key.clone()).unwrap_or_default().into(),
                 receipt,
                 turn: promised.turn,
+                is_leaky_queue: matches!(item.limit.limit.quota(), Quota::LeakyBucket(_)),
                 ticket: Self {
                     generation: Arc::clone(&self.generation),
                     items: vec![TicketItem {
@@ -333,6 +339,8 @@ pub struct WaitTicket {
     key: Box<[u8]>,
     receipt: Receipt,
     turn: Timestamp,
+    /// Whether the limit is a queue, and not a bucket that requests wait for.
+    is_leaky_queue: bool,
     ticket: Ticket,
 }
 
@@ -361,9 +369,14 @@ impl WaitTicket {
         self.turn
     }
 
-    /// The units whose refill takes this long, rounded up to whole blocks.
+    /// The units that must stay charged if requests behind the place take this much of the queue: those whose refill takes as long,
+    /// rounded up to whole blocks. A leaky queue serves one request after the other, so there nothing in the middle comes back: a
+    /// new request would be served together with one that has its turn.
     #[must_use]
     pub fn units_in(&self, nanos: u64) -> u64 {
+        if self.is_leaky_queue && nanos > 0 {
+            return u64::MAX;
+        }
         self.bucket().map_or(u64::MAX, |bucket| {
             let blocks = nanos.div_ceil(bucket.interval().as_nanos().max(1));
             blocks.saturating_mul(bucket.block())
@@ -385,6 +398,15 @@ impl WaitTicket {
             Quota::LeakyBucket(queue) => Some(queue.as_token_bucket()),
             _ => None,
         }
+    }
+
+    /// Leaves a queue that a fleet's store keeps, to be run by a driver. `charged` units are still charged for the place.
+    pub const fn departure(&self, charged: u64) -> QueueDeparture<'_> {
+        QueueDeparture::new(self, charged)
+    }
+
+    pub(crate) const fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 
     /// The settlement that gives the place back except for `kept` units of the `cost` that is still charged, to be run by a driver. It

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use tollgate_core::{Nanos, Outcome, QuotaStatus};
-use tollgate_policy::rules::{MeterRole, Rule};
+use tollgate_policy::rules::{MeterRole, Rule, Unreadable};
 
 use crate::decision::PooledScratch;
 use crate::generation::Generation;
@@ -37,7 +37,7 @@ pub enum DenialReason {
     Listed,
     /// A limit needs an attribute that the request does not have.
     MissingKey,
-    /// The URI is too long to match rules reliably.
+    /// The path, the host or a repeated value can be read in different ways, so that no rule can be sure of it.
     Unreadable,
 }
 
@@ -261,6 +261,15 @@ impl Verdict {
             _ => self.denying_rule().map_or(429, |rule| rule.status),
         };
         Some(status)
+    }
+
+    /// Why the request cannot be read, if that is the reason of the denial.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<&Unreadable> {
+        let is_reason = self.builder().reason == Some(DenialReason::Unreadable);
+        // Without a reason in the request itself, more limits apply than fit.
+        let reason = self.scratch.matched.unreadable();
+        is_reason.then(|| reason.unwrap_or(&Unreadable::TooManyReadings))
     }
 
     /// The message of the denial, if the policy has one.

@@ -14,4 +14,4 @@ pub mod rlqs;
 pub mod rls;
 mod service;
 
-pub use service::EnvoyService;
+pub use service::{EnvoyOptions, EnvoyService};

@@ -13,11 +13,12 @@ use tollgate_engine::control::{
 use tollgate_engine::{LimitIdsExhausted, LimitTotals};
 use tollgate_service::fleet::{LocalNode, NodeTotals};
 use tollgate_service::reload::{ReloadHandle, ReloadStatus, Reloader};
+use tollgate_service::state::ProcessState;
 use tollgate_service::{InvalidService, RateLimitService};
 use tollgate_store::Clock;
 use tollgate_store::register::RegisterSnapshot;
 
-use crate::config::{EnvoyPolicy, Modes};
+use crate::config::{EnvoyPolicy, LoadOptions, Modes};
 use crate::engine::{EnvoyEngine, EnvoyReloader, SharedStore};
 use crate::rlqs::{QuotaBounds, QuotaCounts, SharedQuotaTable};
 use crate::rls::{RulePolicies, override_policy};
@@ -28,8 +29,21 @@ pub struct EnvoyService<C> {
     rules: DescriptorRules<C>,
     /// Whether files of envoyproxy/ratelimit decide instead of the service's policy.
     by_files: bool,
+    options: EnvoyOptions,
     pub(crate) rule_policies: RulePolicies,
     pub(crate) quotas: SharedQuotaTable,
+}
+
+/// How files of envoyproxy/ratelimit are read and enforced: its environment variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EnvoyOptions {
+    /// Several files may define one domain, as with `MERGE_DOMAIN_CONFIG`.
+    pub merge_domains: bool,
+    /// The modes of all rules, as with `SHADOW_MODE` and `QUOTA_MODE`.
+    pub modes: Modes,
+    /// Every reply has dynamic metadata, as with `RESPONSE_DYNAMIC_METADATA`. Otherwise only those of requests that a rule with
+    /// `metadata` admitted.
+    pub dynamic_metadata: bool,
 }
 
 /// The rules that count descriptors as envoyproxy/ratelimit does. If a policy decides, they count only overrides.
@@ -77,12 +91,21 @@ impl<C: Clock> EnvoyService<C> {
     pub fn from_path(
         service: Arc<RateLimitService<C>>,
         path: &Path,
+        options: EnvoyOptions,
     ) -> Result<Self, InvalidService> {
         let secret = service.secret().bytes();
-        let reloader = Reloader::open(path, secret, |files| engine(&service, files))
-            .map_err(InvalidService::Files)?;
+        let load_options = LoadOptions {
+            merge_domains: options.merge_domains,
+            ..LoadOptions::default()
+        };
+        let make = |files| Ok(engine(&service, files)?.with_load_options(load_options));
+        let reloader =
+            Reloader::open(path, secret, &load_options, make).map_err(InvalidService::Files)?;
         let rules = DescriptorRules::Reloaded(Arc::new(reloader));
-        Ok(Self::with_rules(service, rules, true))
+        let mut by_files = Self::with_rules(service, rules, true);
+        by_files.options = options;
+        by_files.set_shadow(false);
+        Ok(by_files)
     }
 
     fn with_rules(
@@ -95,6 +118,7 @@ impl<C: Clock> EnvoyService<C> {
             service,
             rules,
             by_files,
+            options: EnvoyOptions::default(),
             rule_policies: RulePolicies::default(),
             quotas,
         }
@@ -200,13 +224,26 @@ impl<C: Clock> EnvoyService<C> {
         Ok(())
     }
 
-    /// Sets or clears the shadow mode of the files.
+    /// Takes over operator settings and tickets of an earlier process. Call it before the first request.
+    pub fn restore(&self, process: ProcessState) {
+        let is_halted = process.operators().everything.halt.is_some();
+        self.service.restore(process);
+        if self.by_files {
+            self.set_shadow(is_halted);
+        }
+    }
+
+    /// Sets the modes of the files: those of the options, and shadow mode while operators have halted everything.
     fn set_shadow(&self, is_halted: bool) {
-        let engine = self.engine();
-        engine.set_modes(Modes {
-            shadow_mode: is_halted,
-            ..engine.modes()
+        let modes = self.options.modes;
+        self.engine().set_modes(Modes {
+            shadow_mode: is_halted || modes.shadow_mode,
+            ..modes
         });
+    }
+
+    pub(crate) const fn options(&self) -> &EnvoyOptions {
+        &self.options
     }
 
     /// The counters of RLQS.

@@ -4,6 +4,8 @@
 
 use std::net::IpAddr;
 
+pub use crate::rules::Unreadable;
+
 /// An attribute of a request, by its name in policies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -12,7 +14,7 @@ pub enum Attribute {
     Ip,
     /// `method`: upper-case.
     Method,
-    /// `host`: lower-case, without a port.
+    /// `host`: lower-case, without a port and without a dot at the end.
     Host,
     /// `route`: the route template of the path, never the path itself.
     Route,
@@ -126,4 +128,9 @@ pub trait Attributes: Sync {
     /// Any other attribute. [`Attribute::Route`] is the route that the transport itself knows. If it is `None`, the
     /// rules find the template by the path.
     fn get(&self, attribute: &Attribute) -> Option<&[u8]>;
+
+    /// Why the transport cannot say what the request is. Such a request is refused.
+    fn unreadable(&self) -> Option<Unreadable> {
+        None
+    }
 }

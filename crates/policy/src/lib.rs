@@ -19,8 +19,11 @@ pub mod reference;
 pub mod rules;
 pub mod schema;
 pub mod source;
+mod warn;
 
-pub use load::{decode_utf8, load, load_bytes, load_path, read_path, read_text};
+pub use load::{
+    decode_utf8, load, load_bytes, load_path, load_with_warnings, read_path, read_text,
+};
 
 #[cfg(test)]
 mod tests;

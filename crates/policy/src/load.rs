@@ -2,13 +2,15 @@
 //!
 //! Must not know: what fields mean.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
+
+use tollgate_files::read_regular;
 
 use crate::model::Policy;
 use crate::source::{
     Diagnostic, Diagnostics, MAX_BYTES, SourceFormat, SourceLocation, SourceNode, SourceValue,
-    parse,
+    Warnings, parse,
 };
 
 /// Reads and checks a policy.
@@ -27,11 +29,35 @@ use crate::source::{
 /// # Errors
 /// All diagnostics of the policy.
 pub fn load(text: &str, file_name: &str, format: SourceFormat) -> Result<Policy, Diagnostics> {
+    load_with_warnings(text, file_name, format).map(|(policy, _)| policy)
+}
+
+/// Reads and checks a policy, and finds what its author probably did not intend.
+///
+/// ```
+/// use tollgate_policy::load_with_warnings;
+/// use tollgate_policy::source::SourceFormat;
+///
+/// let text = "exempt: [{ header.x-staff: yes }]\nlimits: [{ name: everyone, rate: 100/s }]\n";
+/// let (_, warnings) = load_with_warnings(text, "policy.yaml", SourceFormat::Yaml).unwrap();
+/// assert!(warnings.render(false).starts_with("warning: policy.yaml:1:12: `exempt` depends on"));
+/// ```
+///
+/// # Errors
+/// All diagnostics of the policy.
+pub fn load_with_warnings(
+    text: &str,
+    file_name: &str,
+    format: SourceFormat,
+) -> Result<(Policy, Warnings), Diagnostics> {
     let mut tree = parse(text, format).map_err(|list| Diagnostics::new(file_name, text, list))?;
     if format != SourceFormat::Yaml {
         unquote_presence_words(&mut tree);
     }
-    crate::read::read_policy(&tree).map_err(|list| Diagnostics::new(file_name, text, list))
+    let policy =
+        crate::read::read_policy(&tree).map_err(|list| Diagnostics::new(file_name, text, list))?;
+    let warnings = Warnings::new(file_name, text, crate::warn::find_warnings(&policy));
+    Ok((policy, warnings))
 }
 
 /// Reads and checks a policy file. The file extension selects the format.
@@ -61,11 +87,14 @@ pub fn load_bytes(bytes: Vec<u8>, path: &Path) -> Result<Policy, Diagnostics> {
 /// Reads the bytes of a policy file.
 ///
 /// # Errors
-/// The file is unreadable or larger than [`MAX_BYTES`].
+/// The file is unreadable, not a regular file, or larger than [`MAX_BYTES`].
 pub fn read_path(path: &Path) -> Result<Vec<u8>, Diagnostics> {
     let name = path.display().to_string();
-    let file = std::fs::File::open(path).map_err(|error| unreadable(&name, &error))?;
-    read_bytes(file, &name)
+    let max = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+    read_regular(path, max).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => too_large(&name),
+        _ => unreadable(&name, &error),
+    })
 }
 
 /// Reads the text of a policy file. Messages use `name` for the file.
@@ -86,11 +115,7 @@ fn read_bytes(file: impl Read, name: &str) -> Result<Vec<u8>, Diagnostics> {
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(name, &error))?;
     if bytes.len() > MAX_BYTES {
-        return Err(file_error(
-            name,
-            format!("the file has more than {MAX_BYTES} bytes"),
-            "split the policy, or move long lists of values out of it",
-        ));
+        return Err(too_large(name));
     }
     Ok(bytes)
 }
@@ -113,6 +138,14 @@ pub fn decode_utf8(bytes: Vec<u8>, name: &str) -> Result<String, Diagnostics> {
             "save it as UTF-8",
         )
     })
+}
+
+fn too_large(name: &str) -> Diagnostics {
+    file_error(
+        name,
+        format!("the file has more than {MAX_BYTES} bytes"),
+        "split the policy, or move long lists of values out of it",
+    )
 }
 
 fn unreadable(name: &str, error: &std::io::Error) -> Diagnostics {

@@ -4,6 +4,12 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use tollgate_files::{FileWorker, read_regular};
+
+/// The longest password file.
+const MAX_PASSWORD_BYTES: u64 = 4_096;
 
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -47,6 +53,7 @@ pub trait CredentialsProvider: Send + Sync + fmt::Debug {
 pub struct PasswordFile {
     username: Option<String>,
     path: PathBuf,
+    worker: Arc<FileWorker>,
 }
 
 impl PasswordFile {
@@ -56,13 +63,18 @@ impl PasswordFile {
         Self {
             username,
             path: path.into(),
+            worker: Arc::new(FileWorker::new("read")),
         }
     }
 }
 
 impl CredentialsProvider for PasswordFile {
     fn current(&self) -> io::Result<Credentials> {
-        let text = std::fs::read_to_string(&self.path)?;
+        let path = self.path.clone();
+        let bytes = self
+            .worker
+            .run(move || read_regular(&path, MAX_PASSWORD_BYTES))??;
+        let text = String::from_utf8(bytes).map_err(io::Error::other)?;
         let password = text.strip_suffix('\n').unwrap_or(&text);
         let password = password.strip_suffix('\r').unwrap_or(password);
         if password.is_empty() {

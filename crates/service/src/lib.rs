@@ -23,6 +23,7 @@ pub mod reload;
 mod saturation;
 mod secret;
 mod service;
+pub mod state;
 mod tickets;
 mod wait_queue_full;
 mod watchdog;

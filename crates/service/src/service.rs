@@ -24,6 +24,7 @@ use crate::redact::redact;
 use crate::reload::PolicyReloader;
 use crate::saturation::{DEFAULT_MAX_WAITING, Saturation};
 use crate::secret::Secret;
+use crate::state::InitialState;
 use crate::tickets::TicketTable;
 use crate::watchdog::Watchdog;
 
@@ -75,9 +76,21 @@ impl<C: Clock> RateLimitService<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
+        Self::with_state(policy, InitialState::empty(keys, clock)?, secret)
+    }
+
+    /// Like [`new`](Self::new), with the state of an earlier process.
+    ///
+    /// # Errors
+    /// The policy is invalid.
+    pub fn with_state(
+        policy: &Policy,
+        state: InitialState<C>,
+        secret: Secret,
+    ) -> Result<Self, InvalidService> {
         let (rules, explanation) = compile(policy, &secret)?;
-        let store = MemoryStore::with_clock(keys, clock).map_err(InvalidService::Size)?;
-        let engine = Engine::new(rules, store).map_err(InvalidService::Numbers)?;
+        let engine = Engine::with_limit_ids(rules, state.store, &state.limit_ids)
+            .map_err(InvalidService::Numbers)?;
         let explanation = PolicyExplanation {
             generation: engine.generation().number(),
             explanation,
@@ -101,9 +114,22 @@ impl<C: Clock> RateLimitService<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        let store = MemoryStore::with_clock(keys, clock).map_err(InvalidService::Size)?;
+        Self::from_file_with_state(path, InitialState::empty(keys, clock)?, secret)
+    }
+
+    /// Like [`from_file`](Self::from_file), with the state of an earlier process.
+    ///
+    /// # Errors
+    /// All problems of the file.
+    pub fn from_file_with_state(
+        path: &Path,
+        state: InitialState<C>,
+        secret: Secret,
+    ) -> Result<Self, InvalidService> {
+        let InitialState { store, limit_ids } = state;
         let reloader =
-            PolicyReloader::open_policy(path, secret.0, store).map_err(InvalidService::Files)?;
+            PolicyReloader::open_policy_with_limit_ids(path, secret.0, store, &limit_ids)
+                .map_err(InvalidService::Files)?;
         let (generation, policy) = reloader.engine().current_policy();
         let explanation = PolicyExplanation {
             generation,

@@ -30,7 +30,7 @@ impl ActiveLimits {
     pub(crate) fn from_limits<E>(
         before: &[ActiveLimit],
         limits: Vec<(LimitName, Limit)>,
-        mut number: impl FnMut(&LimitName) -> Result<LimitId, E>,
+        mut number: impl FnMut(&LimitName, &Limit) -> Result<LimitId, E>,
     ) -> Result<Self, E> {
         let list = limits.into_iter().map(|(name, limit)| {
             let inherited = before
@@ -39,7 +39,7 @@ impl ActiveLimits {
                 .find_map(|old| Some((old.identified.id, inherit(&old.identified.limit, limit)?)));
             let (id, limit) = match inherited {
                 Some(inherited) => inherited,
-                None => (number(&name)?, limit),
+                None => (number(&name, &limit)?, limit),
             };
             let limit = IdentifiedLimit { id, limit };
             Ok(ActiveLimit {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_store::{Clock, SystemClock};
+use tollgate_store::{Clock, SnapshotError, SystemClock};
 
 use crate::invalid::InvalidLimiter;
 use crate::limit_name::LimitName;
@@ -14,6 +14,7 @@ use crate::limit_table::{DEFAULT_KEYS, LimitTable};
 use crate::limiter::{Limiter, LimiterInner};
 use crate::limits::{IntoLimit, Limits, TokenBucketLimit};
 use crate::sleeper::{JitteredSleeper, Sleeper, ThreadSleeper};
+use crate::snapshot::{RestoreError, RestoredTable};
 
 /// Builds a [`Limiter`]. Created by [`Limiter::per_second`], [`Limiter::from_rate`] and so on, or by [`Limiter::builder`].
 ///
@@ -164,10 +165,10 @@ impl<L: Into<Limits>, C: Clock> LimiterBuilder<L, C> {
     pub fn build(self) -> Result<Limiter<C>, InvalidLimiter> {
         let limits = self.limits.into().validate()?;
         let table = match (self.table_source, self.keys) {
-            (TableSource::New(clock), keys) => Arc::new(LimitTable::with_capacity(
-                keys.unwrap_or(DEFAULT_KEYS),
-                clock(),
-            )?),
+            (TableSource::New(clock), keys) => {
+                let keys = keys.unwrap_or(DEFAULT_KEYS);
+                Arc::new(LimitTable::with_capacity(keys, clock())?)
+            }
             (TableSource::Shared(table), None) => table,
             (TableSource::Shared(_), Some(keys)) => {
                 return Err(InvalidLimiter::SizeOfSharedTable { keys });
@@ -183,6 +184,20 @@ impl<L: Into<Limits>, C: Clock> LimiterBuilder<L, C> {
         Ok(Limiter {
             shared: Arc::new(shared),
         })
+    }
+
+    /// Builds the limiter on a table that `read` restores for a number of keys and a clock. A limiter that shares a table reads
+    /// nothing.
+    pub(crate) fn build_with(
+        mut self,
+        read: impl FnOnce(usize, C) -> Result<RestoredTable<C>, SnapshotError>,
+    ) -> Result<Limiter<C>, RestoreError> {
+        if let TableSource::New(clock) = self.table_source {
+            let keys = self.keys.take().unwrap_or(DEFAULT_KEYS);
+            let table = LimitTable::restored(read(keys, clock())?);
+            self.table_source = TableSource::Shared(Arc::new(table));
+        }
+        Ok(self.build()?)
     }
 }
 

@@ -29,6 +29,7 @@ mod operations;
 pub mod redis;
 mod reservation;
 mod sleeper;
+mod snapshot;
 #[cfg(feature = "tokio")]
 mod until_ready;
 mod wait;
@@ -47,6 +48,7 @@ pub use limiter::Limiter;
 pub use limits::{IntoLimit, Limits, MAX_LIMITS, TokenBucketLimit, WithUnit};
 pub use reservation::Reservation;
 pub use sleeper::Sleeper;
+pub use snapshot::RestoreError;
 
 #[expect(deprecated, reason = "the former names are exported for one release")]
 pub use deprecated::{
@@ -59,5 +61,6 @@ pub use tollgate_core::{
     QuotaUnit, Rate, SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 pub use tollgate_store::{
-    Clock, InvalidSize, ManualClock, StoreError, StoreErrorKind, StoreUsage, SystemClock,
+    Clock, InvalidSize, ManualClock, SnapshotError, StoreError, StoreErrorKind, StoreUsage,
+    SystemClock,
 };

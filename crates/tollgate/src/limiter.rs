@@ -173,7 +173,7 @@ impl<C: Clock> Limiter<C> {
             .current
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let limits = ActiveLimits::from_limits(current.list(), limits, |_| {
+        let limits = ActiveLimits::from_limits(current.list(), limits, |_, _| {
             shared.table.allocate_limit_id()
         })?;
         // From here on callers wait for the lock, so that no call reads state with the old limits while it is converted.
@@ -208,8 +208,8 @@ impl<C: Clock> LimiterInner<C> {
         pause: JitteredSleeper,
         #[cfg(feature = "tokio")] lines: crate::until_ready::WaitQueues,
     ) -> Result<Self, InvalidLimiter> {
-        let first = Arc::new(ActiveLimits::from_limits(&[], limits, |_| {
-            table.allocate_limit_id()
+        let first = Arc::new(ActiveLimits::from_limits(&[], limits, |name, limit| {
+            table.initial_limit_id(name, limit)
         })?);
         table.register_limits(first.list().iter().map(|limit| &limit.identified));
         Ok(Self {

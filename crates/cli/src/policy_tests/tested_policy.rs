@@ -20,7 +20,7 @@ use crate::input::{self, FileKind, InputOptions, SourceFile};
 pub(super) enum TestedPolicy {
     Native(Box<Policy>),
     Envoy {
-        policy: EnvoyPolicy,
+        policy: Box<EnvoyPolicy>,
         /// Its files, because every test loads its own copy.
         sources: Vec<SourceFile>,
     },
@@ -67,7 +67,10 @@ impl TestedPolicy {
                 let policy = load_envoy_files(all);
                 let policy =
                     policy.map_err(|InvalidFiles(list)| TestedPolicyError::Policy(list))?;
-                Ok(Self::Envoy { policy, sources })
+                Ok(Self::Envoy {
+                    policy: Box::new(policy),
+                    sources,
+                })
             }
         }
     }

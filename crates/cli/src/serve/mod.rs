@@ -14,21 +14,26 @@ mod service_manager;
 mod settings;
 mod signals;
 mod startup_message;
+mod state;
 mod tls;
 mod tokens;
 
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tollgate_server::admin::AdminApi;
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
-use tollgate_server::listen::{DrainOutcome, ListenerLimits, ShutdownTrigger};
+use tollgate_server::listen::{
+    BufferBudget, DrainOutcome, ListenerLimits, ShutdownSignal, ShutdownTrigger,
+};
 use tollgate_server::resp::{self, RespLimits, RespServer};
 use tollgate_server::{HttpApi, HttpLimits};
 use tollgate_service::reload::{FileWatcher, ReloadHandle, WatchTiming};
+use tollgate_service::state::{InitialState, ProcessState, StateFile};
 use tollgate_service::{InvalidService, RateLimitService, Secret, demo_policy};
 use tollgate_store::{MemoryStore, SystemClock};
 
@@ -40,7 +45,11 @@ use service_manager::{READY, STOPPING, ServiceManager};
 pub(crate) use settings::Options;
 use signals::{StopSignals, reload_signal};
 use startup_message::{log_shutdown_totals, print_startup_message};
+use state::{StateSaver, StateSetup};
 use tls::TlsSetup;
+
+/// How long the end of the process waits for blocking tasks.
+const BLOCKING_TASK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Serves until the process gets a stop signal.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
@@ -51,12 +60,13 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let (runtime, admin_runtime) = runtimes(options)?;
     let secret = options.secrets.fleet_secret()?;
     let fleet = fleet::connect(options, secret, &runtime)?;
-    let app = Arc::new(build_api(options, secret)?.with_drain_signal(drain_signal.clone()));
+    let buffers = Arc::new(BufferBudget::new(options.capacity.max_buffered_bytes));
+    let (app, throttle, state_file) = restore_api(options, secret, &drain_signal, &buffers)?;
     app.metrics().expose_dropped_log_lines(dropped_lines);
     let tls = TlsSetup::open(&options.tls)?;
     // Watches the policy file until this function returns.
     let _watch = app.envoy().reloader().map(watch_policy).transpose()?;
-    let mut resp = RespServer::new(MemoryStore::for_keys(options.capacity.keys)?)?;
+    let mut resp = RespServer::new(throttle)?.with_buffers(Arc::clone(&buffers));
     if let Some(fleet) = &fleet {
         app.join(fleet.shared.fleet());
         resp = resp.with_fleet(Arc::clone(fleet.shared.fleet()));
@@ -80,7 +90,9 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(fleet) = &fleet {
         admin = admin.with_fleet(Arc::clone(&fleet.membership));
     }
-    let grpc = GrpcServer::new(Arc::clone(app.envoy())).with_drain_signal(drain_signal.clone());
+    let grpc = GrpcServer::new(Arc::clone(app.envoy()))
+        .with_buffers(buffers)
+        .with_drain_signal(drain_signal.clone());
     let grpc = Arc::new(grpc);
     let admin = admin
         .with_resp(Arc::clone(&resp))
@@ -94,8 +106,21 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         admin: Arc::new(admin),
         fleet,
     };
+    let saver = state_file.map(|file| {
+        let (app, resp) = (Arc::clone(&transports.app), Arc::clone(&transports.resp));
+        StateSaver::start(file, options.state.state_interval, app, resp)
+    });
+    let saver = saver.transpose()?;
     let serving = run(options, &tls, transports, admin_runtime.handle(), &draining);
-    runtime.block_on(serving)
+    let served = runtime.block_on(serving);
+    // Nothing is decided any more, so this is exact.
+    if let Some(saver) = saver {
+        saver.finish();
+    }
+    // Without a timeout the end would wait for every blocking task, and a file system may never answer one.
+    runtime.shutdown_timeout(BLOCKING_TASK_TIMEOUT);
+    admin_runtime.shutdown_timeout(BLOCKING_TASK_TIMEOUT);
+    served
 }
 
 /// The runtime of the listeners, and one with a single thread for the admin listener. The admin listener answers when all
@@ -202,16 +227,50 @@ async fn run(
     Ok(())
 }
 
+/// The HTTP API and the store of the throttle commands, with the state of the process before, and the state file.
+fn restore_api(
+    options: &Options,
+    secret: Option<Secret>,
+    drain_signal: &ShutdownSignal,
+    buffers: &Arc<BufferBudget>,
+) -> Result<RestoredApi, Box<dyn Error>> {
+    let StateSetup {
+        file,
+        initial,
+        throttle,
+        process,
+    } = StateSetup::load(options)?;
+    let secret = secret.or(process.as_ref().map(ProcessState::secret));
+    let app = build_api(options, initial, secret)?.with_buffers(Arc::clone(buffers));
+    let app = app.with_drain_signal(drain_signal.clone());
+    if let Some(process) = process {
+        app.envoy().restore(process);
+    }
+    if let Some(file) = &file {
+        app.metrics().expose_state_file(Arc::clone(file.status()));
+    }
+    Ok((Arc::new(app), throttle, file))
+}
+
+type RestoredApi = (
+    Arc<HttpApi<SystemClock>>,
+    MemoryStore<SystemClock>,
+    Option<Arc<StateFile>>,
+);
+
 /// The HTTP API with the policy of `--config`, or with the demonstration policy.
 fn build_api(
     options: &Options,
+    initial: InitialState<SystemClock>,
     secret: Option<Secret>,
 ) -> Result<HttpApi<SystemClock>, Box<dyn Error>> {
-    let (clock, keys) = (SystemClock::new(), options.capacity.keys);
     let secret = secret.unwrap_or_else(Secret::random);
     let app = match &options.config {
-        Some(path) => HttpApi::from_file(path, keys, clock, secret),
-        None => HttpApi::new_with_secret(&demo_policy()?, keys, clock, secret),
+        Some(path) => {
+            let envoy = options.envoy.to_envoy_options();
+            HttpApi::from_file_with_state(path, initial, secret, envoy)
+        }
+        None => HttpApi::with_state(&demo_policy()?, initial, secret),
     };
     let app = app.map_err(|error| -> Box<dyn Error> {
         match error {
@@ -219,6 +278,14 @@ fn build_api(
             other => other.into(),
         }
     })?;
+    if let Some(flag) = options.envoy.first_given()
+        && !app.envoy().is_by_files()
+    {
+        return Err(format!(
+            "{flag}: it is only for files of envoyproxy/ratelimit, and --config names none"
+        )
+        .into());
+    }
     let app = app
         .with_dialects(options.headers)
         .with_max_waiting(options.capacity.max_waiting)

@@ -3,13 +3,17 @@
 //! Must not know: what the settings do.
 
 mod capacity;
+mod envoy;
 mod fleet;
 mod secrets;
+mod state;
 mod tls;
 
 pub(crate) use capacity::{CapacityOptions, DrainOptions};
+pub(crate) use envoy::EnvoyFileOptions;
 pub(crate) use fleet::FleetOptions;
-pub(crate) use secrets::{SecretFiles, read_secret, read_variable};
+pub(crate) use secrets::{SecretFiles, read_at_startup, read_secret, read_variable};
+pub(crate) use state::StateOptions;
 pub(crate) use tls::{TlsListener, TlsOptions};
 
 use std::path::PathBuf;
@@ -110,7 +114,11 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(super) secrets: SecretFiles,
     #[command(flatten)]
+    pub(super) state: StateOptions,
+    #[command(flatten)]
     pub(super) drain: DrainOptions,
+    #[command(flatten)]
+    pub(super) envoy: EnvoyFileOptions,
 }
 
 /// The variable of `--headers`.

@@ -5,7 +5,8 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use tollgate_server::listen::{ApplicationProtocol, Listener, ServerTls};
+use tollgate_core::Nanos;
+use tollgate_server::listen::{ApplicationProtocol, Listener, ServerTls, TlsReload};
 use tollgate_service::reload::{FileWatcher, WatchTiming};
 use tollgate_store::{Clock as _, SystemClock};
 
@@ -32,8 +33,14 @@ impl TlsSetup {
             .map(Arc::new);
         let watch = tls.as_ref().map(|tls| {
             let looking = Arc::clone(tls);
-            let look = move || _ = looking.reload_if_changed(SystemClock::new().now());
-            FileWatcher::watch_paths(tls.paths(), WatchTiming::default(), look)
+            let timing = WatchTiming::default();
+            let settle = u64::try_from(timing.settle.as_nanos()).unwrap_or(u64::MAX);
+            let look = move || {
+                let now = SystemClock::new().now();
+                let outcome = looking.reload_if_settled(now, Nanos::from_nanos(settle));
+                outcome == TlsReload::Settling
+            };
+            FileWatcher::watch_paths(tls.paths(), timing, look)
         });
         Ok(Self {
             listeners: options.tls_listeners.clone(),

@@ -28,6 +28,28 @@ fn a_valid_file_gets_a_one_line_summary() {
 }
 
 #[test]
+fn a_warning_is_printed_with_its_line_and_the_file_is_valid() {
+    let text = "exempt:\n  - header.x-internal: yes\nlimits: [{ name: a, rate: 1/s }]\n";
+    let folder = Folder::with(&[("a.yaml", text)]);
+    let (code, stdout, stderr) = folder.run(&["check", "a.yaml"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(stdout, "a.yaml: ok, 1 limit, 1 entry in `exempt`\n");
+    assert_eq!(
+        stderr,
+        "warning: a.yaml:2:5: `exempt` depends on `header.x-internal`, which every client can send\n  \
+         2 |   - header.x-internal: yes\n    \
+         |     ^^^^^^^^^^^^^^^^^\n  \
+         help: add a condition on `ip` or a `claim`, or let the gateway set it and remove what clients send\n"
+    );
+    let (code, stdout, _) = folder.run(&["check", "--json", "a.yaml"]);
+    assert_eq!(code, Some(0));
+    let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(report["ok"], true);
+    assert_eq!(report["problems"], serde_json::json!([]));
+    assert_eq!(report["warnings"][0]["line"], 2);
+}
+
+#[test]
 fn all_problems_of_all_files_are_printed_with_carets() {
     let folder = Folder::with(&[
         ("a.yaml", INVALID),
@@ -157,6 +179,7 @@ fn json_output_is_one_object_for_success_and_failure() {
             ],
             "problems": [],
             "more": 0,
+            "warnings": [],
         })
     );
     let (code, answer) = folder.json(&["check", "b.yaml", "gone.yaml"]);

@@ -27,6 +27,31 @@ fn each_limit_is_explained_in_plain_words() {
 }
 
 #[test]
+fn the_readings_of_an_ambiguous_path_are_shown_and_why_one_cannot_be_read() {
+    let folder = Folder::with(&[(
+        "a.yaml",
+        "limits: [{ name: login, match: { route: /api/login }, rate: 10/min }]\n",
+    )]);
+    let explain = |request: &str| folder.run(&["explain", "a.yaml", "--request", request]).1;
+    let plain = explain("GET /api/login");
+    assert!(!plain.contains("servers may read"), "{plain}");
+    let spelled = explain("GET /Api%2Flogin");
+    assert!(
+        spelled.contains(
+            "servers may read the path as: /Api%2Flogin, /Api/login, /api%2flogin, /api/login\n"
+        ),
+        "{spelled}"
+    );
+    assert!(spelled.contains("1 limit applies"), "{spelled}");
+    assert!(spelled.contains("route: /api/login"), "{spelled}");
+    let unreadable = explain("GET /api/login%00");
+    assert!(
+        unreadable.contains("refused with 400: the path has a control character"),
+        "{unreadable}"
+    );
+}
+
+#[test]
 fn a_request_is_explained_with_limits_reasons_and_keys() {
     let folder = Folder::with(&[("a.yaml", POLICY)]);
     let (code, stdout, stderr) = folder.run(&[

@@ -26,5 +26,6 @@ mod scenarios;
 mod serve;
 mod shipped_policies;
 mod tls;
+mod unfinished_bodies;
 mod unread_output;
 mod with_peers;

@@ -37,6 +37,9 @@ impl Decision<'_> {
         let rules = self.generation.rules();
         let scratch = &mut *self.scratch;
         rules.match_rules(self.request, &mut scratch.matched);
+        if let Some(reason) = self.request.unreadable() {
+            scratch.matched.set_unreadable(reason);
+        }
         let verdict = &mut scratch.work.verdict;
         match scratch.matched.list_verdict() {
             ListVerdict::Denied(index) => {
@@ -46,8 +49,9 @@ impl Decision<'_> {
                     Outcome::Never,
                 );
             }
-            // Before the exemption: an overlong URI may be written so as to look exempt.
-            _ if scratch.matched.is_uri_too_long() => {
+            // Before the exemption: a URI that servers read differently may be written so as to look exempt. A policy that
+            // enforces nothing refuses nothing.
+            _ if scratch.matched.unreadable().is_some() && rules.is_enforcing() => {
                 return verdict.deny(
                     DenialSource::Engine,
                     DenialReason::Unreadable,
@@ -152,7 +156,7 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
         let (reason, outcome) = match plan.add_rule(context, *index, EnforcementMode::Enforced) {
             AddedRule::Planned => continue,
             AddedRule::TooMany => {
-                deny_too_many(verdict);
+                deny_too_many(context, verdict);
                 continue;
             }
             AddedRule::NoKey => (DenialReason::MissingKey, Outcome::Never),
@@ -167,9 +171,15 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
     }
 }
 
-fn deny_too_many(verdict: &mut VerdictBuilder) {
+/// More limits apply than fit. Policies with which a request could reach that many are refused, so this request has a path
+/// with several readings, and limits that exclude each other apply together.
+fn deny_too_many(context: &PlanContext<'_>, verdict: &mut VerdictBuilder) {
+    let reason = match context.matched.is_ambiguous() {
+        true => DenialReason::Unreadable,
+        false => DenialReason::Capacity,
+    };
     if !verdict.is_denied_early() {
-        verdict.deny(DenialSource::Engine, DenialReason::Capacity, Outcome::Never);
+        verdict.deny(DenialSource::Engine, reason, Outcome::Never);
     }
 }
 

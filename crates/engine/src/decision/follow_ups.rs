@@ -8,7 +8,7 @@
 use tollgate_core::Outcome;
 use tollgate_policy::model::{Count, Penalty};
 use tollgate_policy::rules::MeterRole;
-use tollgate_store::{Op, StoreReply};
+use tollgate_store::{Op, ReplyNote, StoreReply};
 
 use super::{Decision, DecisionStep, Work};
 use crate::generation::Generation;
@@ -96,10 +96,12 @@ impl FollowUps {
         Some((charged, op))
     }
 
-    /// Queues the penalties of the limits that denied.
+    /// Queues the penalties of the limits that denied, also if waiting does not help: a client that asks for more than the burst would
+    /// otherwise be free to go on.
     pub(super) fn queue_penalties(&mut self, plan: &Plan, generation: &Generation) {
         for (position, (planned, reply)) in plan.with_replies().enumerate() {
-            if !planned.is_limit() || !matches!(reply.outcome, Outcome::Deny { .. }) {
+            let is_checked = reply.note != ReplyNote::NotChecked;
+            if !planned.is_limit() || !is_checked || !is_denial(reply.outcome) {
                 continue;
             }
             let Some((rule, _)) = generation.rule(planned.rule) else {
@@ -176,7 +178,7 @@ impl FollowUps {
             let Some((rule, _)) = generation.rule(planned.rule) else {
                 continue;
             };
-            let is_denied = matches!(outcome, Some(Outcome::Deny { .. }));
+            let is_denied = outcome.is_some_and(is_denial);
             let is_spent = matches!(planned.op, Op::Spend(_));
             let op = if rule.penalty == Penalty::Count && is_denied && is_spent {
                 Op::ChargeAlways(planned.cost)
@@ -232,6 +234,10 @@ impl FollowUps {
             self.clear();
         }
     }
+}
+
+const fn is_denial(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Deny { .. } | Outcome::Never)
 }
 
 /// Updates the verdict after a penalty.

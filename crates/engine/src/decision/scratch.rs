@@ -18,7 +18,7 @@ use crate::verdict_builder::VerdictBuilder;
 /// Scratch memory for one decision.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    pub(super) matched: MatchedRules,
+    pub(crate) matched: MatchedRules,
     pub(crate) work: Work,
 }
 

@@ -60,8 +60,8 @@ impl Plan {
             let Some(quota) = self.quota(state, selected, outcome.cost) else {
                 continue;
             };
-            // As with the limit itself: in shadow it charges nothing to a shared state.
-            let is_guest = state.is_shared && enforcement == EnforcementMode::Shadow;
+            // As with the limit itself: in shadow it charges nothing to a state that an enforced limit shares.
+            let is_guest = enforcement == EnforcementMode::Shadow && self.is_guest(context, state);
             let op = if state.is_concurrency {
                 let acquires = is_admitted && !is_guest;
                 Op::Acquire {

@@ -12,7 +12,7 @@ pub(crate) use rule::{AddedRule, PlanContext};
 use tollgate_core::Outcome;
 use tollgate_policy::model::Consistency;
 use tollgate_policy::rules::MeterRole;
-use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
+use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 
 use self::keys::RequestKeys;
 use crate::generation::{Generation, MeterState};
@@ -63,6 +63,8 @@ pub(crate) struct Plan {
     replies: Vec<StoreReply>,
     keys: RequestKeys,
     computed: Vec<(IdentifiedLimit, Option<QueueingQuota>)>,
+    /// The shared states that shadow limits of this request have charged.
+    shadow_charges: Vec<(LimitId, KeyRef)>,
 }
 
 impl Plan {
@@ -72,6 +74,7 @@ impl Plan {
             replies: Vec::new(),
             keys: RequestKeys::new(),
             computed: Vec::new(),
+            shadow_charges: Vec::new(),
         }
     }
 
@@ -86,6 +89,7 @@ impl Plan {
         self.restart();
         self.keys.clear();
         self.computed.clear();
+        self.shadow_charges.clear();
     }
 
     /// Clears the checks for the next step of the same request. Its keys and computed quotas are kept.

@@ -9,10 +9,11 @@ use tollgate_policy::rules::{
     KeyOutcome, MAX_METERS, MatchedRules, Meter, MeterRef, MeterRole, Rule, SelectedQuota,
 };
 use tollgate_store::contract::MAX_CHECKS;
-use tollgate_store::{IdentifiedLimit, Op};
+use tollgate_store::{IdentifiedLimit, LimitId, Op};
 
-use super::{Plan, PlannedCheck, QuotaRef};
+use super::{KeyRef, Plan, PlannedCheck, QuotaRef};
 use crate::check_options::{CheckMode, CheckOptions};
+use crate::effective_mode::is_enforced;
 use crate::generation::{Generation, LimitEntry, MeterState};
 use crate::lease_ids::LeaseIdGenerator;
 use crate::override_snapshot::{OverrideExpiry, OverrideSnapshot};
@@ -71,10 +72,12 @@ impl Plan {
         let Some((rule, entry)) = context.generation.rule(index) else {
             return AddedRule::Planned;
         };
-        let before = self.planned.len();
+        let before = (self.planned.len(), self.shadow_charges.len());
         let fixed = context.options.cost.or(rule.cost.fixed());
-        let cost =
-            fixed.unwrap_or_else(|| rule.cost.request_cost(context.request, context.route()));
+        let cost = fixed.unwrap_or_else(|| {
+            let rules = context.generation.rules();
+            rules.cost(index, context.request, context.matched)
+        });
         let mut planner = RulePlanner {
             context,
             index,
@@ -90,7 +93,8 @@ impl Plan {
             }
             let added = self.add_meter(&mut planner, position, meter, state);
             if !matches!(added, AddedRule::Planned) {
-                self.planned.truncate(before);
+                self.planned.truncate(before.0);
+                self.shadow_charges.truncate(before.1);
                 return added;
             }
         }
@@ -108,10 +112,7 @@ impl Plan {
         if context.options.mode == CheckMode::Refund && !planner.is_refundable(meter, state) {
             return AddedRule::Planned;
         }
-        let meter_ref = MeterRef {
-            rule: planner.index,
-            meter: position,
-        };
+        let meter_ref = planner.meter_ref(position);
         let key = match self.make_key(context, meter_ref, state) {
             (KeyOutcome::Complete, key) => key,
             (KeyOutcome::Skip, _) => return AddedRule::Planned,
@@ -154,7 +155,11 @@ impl Plan {
                 }
             }
         };
-        let op = planner.op(meter, state, cost);
+        let shadow_use = self.shadow_use(planner, state, key);
+        if shadow_use == ShadowUse::AlreadyCharged {
+            return AddedRule::Planned;
+        }
+        let op = planner.op(meter, state, cost, shadow_use == ShadowUse::Guest);
         let planned = PlannedCheck {
             rule: planner.index,
             meter: position,
@@ -165,7 +170,7 @@ impl Plan {
             key,
             slot_key: self.make_slot_key(context, meter_ref, state),
         };
-        if state.is_shared && self.merge_shared(context.generation, state, &planned) {
+        if !state.sharers.is_empty() && self.merge_shared(context.generation, state, &planned) {
             return AddedRule::Planned;
         }
         if self.planned.len() >= MAX_CHECKS {
@@ -214,6 +219,36 @@ impl Plan {
         }
     }
 
+    /// Whether an enforced limit shares the state. Then a shadow limit must not charge it.
+    pub(super) fn is_guest(&mut self, context: &PlanContext<'_>, state: &MeterState) -> bool {
+        let mut sharers = state.sharers.iter();
+        sharers.any(|sharer| is_enforced(context, *sharer, self))
+    }
+
+    /// How a shadow limit uses its state. Shadow limits are decided one after the other, and a request is charged once, as by
+    /// enforced limits.
+    fn shadow_use(
+        &mut self,
+        planner: &RulePlanner<'_>,
+        state: &MeterState,
+        key: KeyRef,
+    ) -> ShadowUse {
+        if state.sharers.is_empty() || planner.enforcement != EnforcementMode::Shadow {
+            return ShadowUse::Charges;
+        }
+        if self.is_guest(planner.context, state) {
+            return ShadowUse::Guest;
+        }
+        let bytes = self.keys.bytes(key);
+        let is_same =
+            |(id, other): &(LimitId, KeyRef)| *id == state.id && self.keys.bytes(*other) == bytes;
+        if self.shadow_charges.iter().any(is_same) {
+            return ShadowUse::AlreadyCharged;
+        }
+        self.shadow_charges.push((state.id, key));
+        ShadowUse::Charges
+    }
+
     /// Merges a check with one of another rule that shares its state. The state is charged once, at the higher cost,
     /// and the rule with the smallest burst reports it; of equals the first. Returns whether there was one.
     fn merge_shared(
@@ -250,6 +285,17 @@ impl Plan {
     }
 }
 
+/// How a shadow limit uses the state of a meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ShadowUse {
+    /// It charges it.
+    Charges,
+    /// An enforced limit shares it, so it only looks.
+    Guest,
+    /// Another shadow limit of this request has charged it, and reports it.
+    AlreadyCharged,
+}
+
 /// A rule while it is planned.
 struct RulePlanner<'a> {
     context: &'a PlanContext<'a>,
@@ -262,6 +308,13 @@ struct RulePlanner<'a> {
 }
 
 impl RulePlanner<'_> {
+    const fn meter_ref(&self, position: usize) -> MeterRef {
+        MeterRef {
+            rule: self.index,
+            meter: position,
+        }
+    }
+
     /// The policy's quota for this request under a meter.
     fn policy_quota(&mut self, meter: &Meter, key: &[u8]) -> SelectedQuota {
         let (request, route) = (self.context.request, self.context.route());
@@ -276,9 +329,7 @@ impl RulePlanner<'_> {
     }
 
     /// The operation of a meter's check.
-    fn op(&self, meter: &Meter, state: &MeterState, cost: u64) -> Op {
-        // A shadow limit must not charge a state that it shares with an enforced limit.
-        let is_guest = state.is_shared && self.enforcement == EnforcementMode::Shadow;
+    fn op(&self, meter: &Meter, state: &MeterState, cost: u64, is_guest: bool) -> Op {
         let is_peek = self.context.options.mode == CheckMode::Peek || is_guest;
         match meter.role {
             _ if self.context.options.mode == CheckMode::Refund && !is_guest => Op::Credit(cost),

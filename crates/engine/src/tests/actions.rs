@@ -207,6 +207,70 @@ fn a_limit_in_shadow_charges_nothing_to_a_bucket_that_an_enforced_one_shares() {
     assert_eq!(engine.peek(&alice).limits()[0].status.remaining, 9);
 }
 
+/// A cost above the burst is never admitted, so there is no time to wait. It was not penalised either: a client could go on for free.
+#[test]
+fn penalties_meet_denials_that_waiting_does_not_end() {
+    let alice = TestCaller::named("alice");
+    let with = |penalty: Penalty| {
+        let mut rule = minute(10);
+        rule.penalty = penalty.into();
+        engine(vec![rule])
+    };
+    let (blocking, clock) = with(Penalty::Block(Nanos::HOUR));
+    assert_eq!(
+        blocking.decide_with_cost(&alice, 11).outcome(),
+        Outcome::Never
+    );
+    let blocked = blocking.decide(&alice);
+    assert_eq!(blocked.reason(), Some(DenialReason::Blocked));
+    assert_eq!(blocked.outcome(), deny(Nanos::HOUR));
+    assert_eq!(
+        blocking.decide_with_cost(&alice, 11).outcome(),
+        Outcome::Never,
+        "the end of the block does not help it"
+    );
+    clock.advance(Nanos::HOUR);
+    assert!(blocking.decide(&alice).is_admitted());
+    let (counting, _clock) = with(Penalty::Count);
+    assert_eq!(
+        counting.decide_with_cost(&alice, 11).outcome(),
+        Outcome::Never
+    );
+    assert_eq!(counting.decide(&alice).outcome(), deny(Nanos::from_secs(6)));
+    // Negative control: without a penalty a denied request changes nothing.
+    let (free, _clock) = with(Penalty::None);
+    assert_eq!(free.decide_with_cost(&alice, 11).outcome(), Outcome::Never);
+    assert!(free.decide_with_cost(&alice, 10).is_admitted());
+}
+
+/// nginx' dry-run test, with two locations of one zone: 100 requests against a burst of 5 would deny 95. Ours charged nothing to a
+/// shared bucket in shadow, so it would deny none.
+#[test]
+fn limits_in_shadow_charge_their_shared_bucket_unless_one_is_enforced() {
+    let with = |name: &str, mode| {
+        let mut rule = minute(5);
+        rule.name = Box::<str>::from(name).into();
+        rule.bucket = Some(Box::<str>::from("zone").into());
+        rule.mode = mode;
+        rule
+    };
+    let alice = TestCaller::named("alice");
+    // Both match every request: it is charged once, and the first limit reports it.
+    let (both, _clock) = engine(vec![
+        with("send", Mode::Shadow),
+        with("edit", Mode::Shadow),
+        with("off", Mode::Off),
+    ]);
+    for _ in 0..100 {
+        assert!(both.decide(&alice).is_admitted());
+    }
+    assert_eq!(both.totals("send").unwrap().would_deny, 95);
+    assert_eq!(both.totals("edit").unwrap().would_deny, 0);
+    // A peek finds the bucket empty and changes nothing.
+    assert!(both.peek(&alice).is_admitted());
+    assert_eq!(both.totals("send").unwrap().would_deny, 95);
+}
+
 #[test]
 fn the_callers_cost_overrides_the_policys() {
     let (engine, _clock) = engine(vec![minute(10)]);

@@ -160,9 +160,9 @@ impl Oracle {
         now: Timestamp,
         outcome: Outcome,
     ) -> Outcome {
-        let Outcome::Deny { retry_after } = outcome else {
+        if !matches!(outcome, Outcome::Deny { .. } | Outcome::Never) {
             return outcome;
-        };
+        }
         match rule.penalty {
             Penalty::None => outcome,
             Penalty::Count => {
@@ -180,8 +180,12 @@ impl Oracle {
                     *until = now.after(length);
                 }
                 let blocked = until.since(now);
-                Outcome::Deny {
-                    retry_after: blocked.max(retry_after),
+                match outcome {
+                    Outcome::Deny { retry_after } => Outcome::Deny {
+                        retry_after: blocked.max(retry_after),
+                    },
+                    // The end of the block does not help.
+                    other => other,
                 }
             }
         }

@@ -22,6 +22,7 @@ pub(super) struct EnvoyPolicyBuilder {
     node_locations: HashMap<u32, (Box<str>, u32)>,
     name_ids: HashMap<Box<str>, u32>,
     states: HashMap<Box<str>, RuleStateIndex>,
+    counters: HashMap<Box<str>, u32>,
     merge_domains: bool,
 }
 
@@ -34,27 +35,34 @@ struct FileContext<'a> {
 /// The tree node below which descriptors are added.
 struct ParentNode<'a> {
     node: u32,
+    domain: &'a str,
     name: &'a str,
     levels: &'a [RuleLevel],
 }
 
 impl EnvoyPolicyBuilder {
     pub(super) fn new(merge_domains: bool) -> Self {
-        Self {
+        let mut builder = Self {
             policy: EnvoyPolicy {
                 tree: DescriptorTree::default(),
                 rules: Vec::new(),
-                // Overrides of descriptors without a rule are counted by unit. Their identities come first.
-                identities: WindowUnit::ALL
-                    .map(|unit| format!("override/{}", unit.name()).into())
-                    .into(),
+                identities: Vec::new(),
+                counters: Vec::new(),
+                counter_identities: Vec::new(),
             },
             domains: HashMap::new(),
             node_locations: HashMap::new(),
             name_ids: HashMap::new(),
             states: HashMap::new(),
+            counters: HashMap::new(),
             merge_domains,
+        };
+        // Overrides of descriptors without a rule are counted by unit. Their identities come first.
+        for unit in WindowUnit::ALL {
+            let identity: Box<str> = format!("override/{}", unit.name()).into();
+            builder.state(identity.clone(), identity);
         }
+        builder
     }
 
     pub(super) fn finish(self) -> EnvoyPolicy {
@@ -91,6 +99,7 @@ impl EnvoyPolicyBuilder {
         };
         let parent = ParentNode {
             node: root,
+            domain: &domain.value,
             name: &domain.value,
             levels: &[],
         };
@@ -167,6 +176,7 @@ impl EnvoyPolicyBuilder {
         });
         let node_context = ParentNode {
             node,
+            domain: parent.domain,
             name: &name,
             levels: &levels,
         };
@@ -185,7 +195,7 @@ impl EnvoyPolicyBuilder {
         limit: &RateLimit,
     ) -> Option<u32> {
         context.replaces(limit);
-        let quota = self.quota(context, at.name, limit)?;
+        let quota = self.quota(context, at, limit)?;
         let index = self.policy.rules.len();
         if index == MAX_RULES {
             let message = format!("there are more than {MAX_RULES} limits");
@@ -218,7 +228,7 @@ impl EnvoyPolicyBuilder {
     fn quota(
         &mut self,
         context: &mut FileContext<'_>,
-        name: &str,
+        at: &ParentNode<'_>,
         limit: &RateLimit,
     ) -> Option<RuleQuota> {
         let unit = WindowUnit::from_name(&limit.unit.value);
@@ -246,13 +256,13 @@ impl EnvoyPolicyBuilder {
             }
             (false, Some(unit)) => {
                 let requests_per_unit = limit.requests_per_unit;
-                let identity = format!("{name}/{}", unit.name());
+                let identity = format!("{}/{}", at.name, unit.name());
                 match unit.limit(requests_per_unit) {
                     Ok(counter) => Some(RuleQuota::Limited {
                         requests_per_unit,
                         unit,
                         counter,
-                        state: self.state(identity.into()),
+                        state: self.state(identity.into(), at.counter_identity(unit)),
                     }),
                     Err(reason) => {
                         context.problem(limit.location, reason.to_string(), None);
@@ -265,12 +275,18 @@ impl EnvoyPolicyBuilder {
 
     /// The state index of an identity. Names are joined by dots, so two rules may have the same identity. Their counter keys
     /// still differ, because these keep domains and entries apart.
-    fn state(&mut self, identity: Box<str>) -> RuleStateIndex {
+    fn state(&mut self, identity: Box<str>, counter: Box<str>) -> RuleStateIndex {
         if let Some(state) = self.states.get(&identity) {
             return *state;
         }
         let state = RuleStateIndex(u32::try_from(self.policy.identities.len()).unwrap_or(u32::MAX));
         self.policy.identities.push(identity.clone());
+        let next = u32::try_from(self.counters.len()).unwrap_or(u32::MAX);
+        let counter = *self.counters.entry(counter).or_insert_with_key(|counter| {
+            self.policy.counter_identities.push(counter.clone());
+            next
+        });
+        self.policy.counters.push(counter);
         self.states.insert(identity, state);
         state
     }
@@ -279,6 +295,16 @@ impl EnvoyPolicyBuilder {
     fn name_id(&mut self, name: &str) -> u32 {
         let next = u32::try_from(self.name_ids.len()).unwrap_or(u32::MAX);
         *self.name_ids.entry(name.into()).or_insert(next)
+    }
+}
+
+impl ParentNode<'_> {
+    /// The identity of the counters of a rule: its domain, keys and unit. Values are in the counter's key. So a value that gets
+    /// a rule of its own keeps its count, as in envoyproxy/ratelimit.
+    fn counter_identity(&self, unit: WindowUnit) -> Box<str> {
+        let keys = self.levels.iter().map(|level| &*level.key);
+        let path: Vec<&str> = std::iter::once(self.domain).chain(keys).collect();
+        format!("{}/{}", path.join("."), unit.name()).into()
     }
 }
 

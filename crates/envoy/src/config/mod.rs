@@ -9,10 +9,11 @@
 //! - Counters are keyed by domain, entries and unit without ambiguity. envoyproxy/ratelimit joins them by underscores, so that
 //!   some different descriptors share a counter, and so do different units whose windows begin at the same time.
 //! - A window's count survives a clock that goes backwards.
+//! - In dynamic metadata the text of a `limit` has single spaces; that of Go's protobuf has one or two, by chance.
 //! - `metadata` is also sent with `detailed_metric` or `value_to_metric`; envoyproxy/ratelimit loses it there.
 //! - A duplicate key, or a key on the wrong level, is refused; envoyproxy/ratelimit takes the last one, or none.
 //!   [`LoadOptions::ignore_misplaced`] ignores the latter too.
-//! - An unquoted `value` may be a number with a fraction; anchors and aliases are refused.
+//! - An unquoted `value` may be a number with a fraction.
 //! - Requests are bounded: [`MAX_DESCRIPTORS`] descriptors of [`MAX_ENTRIES`] entries.
 //! - Hits can be refunded, which envoyproxy/ratelimit does not support.
 //!
@@ -21,6 +22,7 @@
 mod builder;
 mod counter_key;
 mod descriptor_tree;
+mod dynamic_metadata;
 mod explain;
 mod file;
 mod metadata;
@@ -63,6 +65,9 @@ pub struct EnvoyPolicy {
     tree: descriptor_tree::DescriptorTree,
     rules: Vec<EnvoyRule>,
     identities: Vec<Box<str>>,
+    /// The index of each state's counter, by [`RuleStateIndex`].
+    counters: Vec<u32>,
+    counter_identities: Vec<Box<str>>,
 }
 
 /// Options for loading files.
@@ -217,8 +222,7 @@ impl EnvoyPolicy {
     }
 
     /// The stable identities of all states, in the order of [`RuleStateIndex`]: `override/minute` and the like for overrides, then
-    /// `domain.key_value/minute` for each rule with a limit. A rule whose unit changes starts a new count. Two rules with the
-    /// same name share an identity, but their counter keys differ.
+    /// `domain.key_value/minute` for each rule with a limit. Totals are kept by them. Two rules with the same name share one.
     pub fn identities(&self) -> impl ExactSizeIterator<Item = &str> {
         self.identities.iter().map(|identity| &**identity)
     }
@@ -228,6 +232,19 @@ impl EnvoyPolicy {
     pub fn identity(&self, state: RuleStateIndex) -> Option<&str> {
         let index = usize::try_from(state.0).ok()?;
         self.identities.get(index).map(|identity| &**identity)
+    }
+
+    /// The identities under which a store counts: domain, keys and unit, `domain.key.key2/minute`. Rules that differ only in
+    /// values share one, because the values are in the counter's key. So a value that gets a rule of its own keeps its count.
+    pub fn counter_identities(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.counter_identities.iter().map(|identity| &**identity)
+    }
+
+    /// The index of a state's identity in [`counter_identities`](Self::counter_identities).
+    #[must_use]
+    pub fn counter(&self, state: RuleStateIndex) -> Option<usize> {
+        let counter = self.counters.get(usize::try_from(state.0).ok()?)?;
+        usize::try_from(*counter).ok()
     }
 
     fn rule(&self, rule: u32) -> Option<&EnvoyRule> {

@@ -125,6 +125,14 @@ impl<'a> EnvoyReply<'a> {
         self.statuses.get(..self.len).unwrap_or_default()
     }
 
+    /// Whether a rule that admitted has metadata.
+    #[must_use]
+    pub fn has_metadata(&self) -> bool {
+        let has =
+            |one: &DescriptorStatus<'_>| one.admitting_rule.is_some_and(|it| it.metadata.is_some());
+        self.statuses().iter().any(has)
+    }
+
     /// The merged metadata of the rules that admitted; the first value of a name wins. It allocates, and is needed only for
     /// dynamic metadata.
     #[must_use]

@@ -15,6 +15,7 @@ pub use self::decision::EnvoyDecision;
 pub use self::reload::{EnvoyReloader, is_envoy_config_path};
 pub use self::shared_store::SharedStore;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +30,8 @@ use tollgate_store::{IdentifiedLimit, LimitId, StoreError};
 
 use self::rule_counters::RuleCounters;
 use crate::config::{
-    BadRequest, ChargePlan, EnvoyPolicy, EnvoyReply, Modes, RlsRequest, RuleQuota, RuleStateIndex,
+    BadRequest, ChargePlan, EnvoyPolicy, EnvoyReply, LoadOptions, Modes, RlsRequest, RuleQuota,
+    RuleStateIndex,
 };
 
 /// Decides by files of envoyproxy/ratelimit, which can be replaced at any time.
@@ -63,6 +65,8 @@ pub struct EnvoyEngine<S> {
     secret: [u8; 16],
     shadow_mode: AtomicBool,
     quota_mode: AtomicBool,
+    /// How files are read again.
+    load_options: LoadOptions,
     limit_ids: LimitIdAllocator,
     /// Locked while files are replaced.
     replacing: Mutex<()>,
@@ -73,6 +77,7 @@ pub struct EnvoyEngine<S> {
 pub struct FileVersion {
     number: u64,
     policy: EnvoyPolicy,
+    /// By the index of a counter's identity.
     ids: Box<[LimitId]>,
     /// The totals of each identity, by [`RuleStateIndex`].
     rule_counters: RuleCounters,
@@ -117,9 +122,17 @@ impl<S: StateStore> EnvoyEngine<S> {
             secret,
             shadow_mode: AtomicBool::new(false),
             quota_mode: AtomicBool::new(false),
+            load_options: LoadOptions::default(),
             limit_ids: limit_ids.clone(),
             replacing: Mutex::new(()),
         })
+    }
+
+    /// Sets how files are read when they change.
+    #[must_use]
+    pub const fn with_load_options(mut self, options: LoadOptions) -> Self {
+        self.load_options = options;
+        self
     }
 
     /// Replaces the files for all decisions that start after this. Counters of the same identity continue. Returns the number of
@@ -261,7 +274,7 @@ impl<S: StateStore> EnvoyEngine<S> {
 
 impl FileVersion {
     fn id(&self, state: RuleStateIndex) -> Option<LimitId> {
-        self.ids.get(usize::try_from(state.0).ok()?).copied()
+        self.ids.get(self.policy.counter(state)?).copied()
     }
 
     /// The limits of the files' rules with their ids.
@@ -283,7 +296,7 @@ fn activate<S: StateStore, T>(
     before: Option<&FileVersion>,
     swap: impl FnOnce(FileVersion) -> T,
 ) -> Result<T, LimitIdsExhausted> {
-    let identities: Vec<Box<str>> = policy.identities().map(Box::from).collect();
+    let identities: Vec<Box<str>> = policy.counter_identities().map(Box::from).collect();
     let identities: Vec<&str> = identities.iter().map(|identity| &**identity).collect();
     let limits = limits(&policy);
     let counters = ExternalCounters {
@@ -301,16 +314,29 @@ fn activate<S: StateStore, T>(
     })
 }
 
-/// The limits of the files' rules, each with the index of its counter's identity.
+/// The limit of each counter identity, with its index: the largest of the rules that share it.
 fn limits(policy: &EnvoyPolicy) -> Vec<(usize, Limit)> {
-    let rules = policy.rules().iter();
-    let limit = |quota: &RuleQuota| match quota {
-        RuleQuota::Limited { counter, state, .. } => {
-            Some((usize::try_from(state.0).ok()?, *counter))
+    let mut largest: BTreeMap<usize, (u32, Limit)> = BTreeMap::new();
+    for rule in policy.rules() {
+        let RuleQuota::Limited {
+            requests_per_unit,
+            counter,
+            state,
+            ..
+        } = rule.quota
+        else {
+            continue;
+        };
+        let Some(index) = policy.counter(state) else {
+            continue;
+        };
+        let known = largest.entry(index).or_insert((requests_per_unit, counter));
+        if known.0 < requests_per_unit {
+            *known = (requests_per_unit, counter);
         }
-        RuleQuota::Unlimited => None,
-    };
-    rules.filter_map(|rule| limit(&rule.quota)).collect()
+    }
+    let limit = |(index, (_, limit))| (index, limit);
+    largest.into_iter().map(limit).collect()
 }
 
 impl fmt::Display for DecideError {

@@ -11,7 +11,7 @@ use tollgate_policy::{decode_utf8, read_path};
 use tollgate_service::reload::{Fingerprint, Reloadable, Reloader, Sources, whole_file_problem};
 
 use super::EnvoyEngine;
-use crate::config::{self, EnvoyPolicy};
+use crate::config::{self, EnvoyPolicy, LoadOptions};
 
 /// The most files in a directory.
 const MAX_FILES: usize = 1_000;
@@ -37,6 +37,7 @@ pub fn is_envoy_config_path(path: &Path) -> bool {
 
 impl<S: StateStore> Reloadable for EnvoyEngine<S> {
     type Rules = EnvoyPolicy;
+    type Options = LoadOptions;
 
     fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>> {
         let paths = if path.is_dir() {
@@ -70,6 +71,7 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
         sources: Sources,
         _path: &Path,
         _secret: [u8; 16],
+        options: &LoadOptions,
     ) -> Result<EnvoyPolicy, Vec<Diagnostics>> {
         let texts = map_files(sources, |(path, bytes)| {
             let name = path.display().to_string();
@@ -80,11 +82,20 @@ impl<S: StateStore> Reloadable for EnvoyEngine<S> {
             .iter()
             .map(|(name, text)| (&**name, &**text))
             .collect();
-        config::load(&texts).map_err(|refused| refused.0)
+        config::load_with(&texts, *options).map_err(|refused| refused.0)
+    }
+
+    fn options(&self) -> &LoadOptions {
+        &self.load_options
     }
 
     fn swap(&self, policy: EnvoyPolicy) -> Result<u64, LimitIdsExhausted> {
         self.replace(policy)
+    }
+
+    fn limit_names(&self) -> Vec<Box<str>> {
+        let totals = self.rule_totals().into_iter();
+        totals.map(|(name, _)| name).collect()
     }
 
     fn generation(&self) -> u64 {
@@ -187,9 +198,19 @@ mod tests {
     }
 
     fn open(path: &Path) -> Result<EnvoyReloader<MemoryStore<ManualClock>>, InvalidFiles> {
+        open_with(path, LoadOptions::default())
+    }
+
+    fn open_with(
+        path: &Path,
+        options: LoadOptions,
+    ) -> Result<EnvoyReloader<MemoryStore<ManualClock>>, InvalidFiles> {
         let store = MemoryStore::with_clock(1_000, ManualClock::at(START)).unwrap();
-        let make = |files| EnvoyEngine::new(files, [7; 16], store, &LimitIdAllocator::default());
-        EnvoyReloader::open(path, [7; 16], make).map_err(InvalidFiles)
+        let make = |files| {
+            let engine = EnvoyEngine::new(files, [7; 16], store, &LimitIdAllocator::default())?;
+            Ok(engine.with_load_options(options))
+        };
+        EnvoyReloader::open(path, [7; 16], &options, make).map_err(InvalidFiles)
     }
 
     /// The number of consecutive admitted requests.
@@ -232,6 +253,35 @@ mod tests {
             "the domain no longer exists"
         );
         assert_eq!(reloader.reload_now(), ReloadOutcome::Reloaded(4));
+    }
+
+    /// `MERGE_DOMAIN_CONFIG` of envoyproxy/ratelimit could be checked but not served.
+    #[test]
+    fn files_of_one_domain_are_merged_on_request_also_when_they_change() {
+        let dir = Dir::new("merged");
+        let other_key = |requests| file("a", requests).replace("key: ip", "key: user");
+        dir.write("a.yaml", &file("a", 2));
+        dir.write("b.yaml", &other_key(3));
+        let refused = open(&dir.0).unwrap_err().to_string();
+        assert!(refused.contains("b.yaml:1:") && refused.contains("duplicate domain `a`"));
+        let options = LoadOptions {
+            merge_domains: true,
+            ..LoadOptions::default()
+        };
+        let reloader = open_with(&dir.0, options).unwrap();
+        assert_eq!(reloader.engine().explain().len(), 2);
+        dir.write("c.yaml", &file("a", 1).replace("key: ip", "key: host"));
+        assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Reloaded(2));
+        assert_eq!(reloader.engine().explain().len(), 3);
+        // One descriptor in two files is a mistake also then.
+        dir.write("c.yaml", &other_key(1));
+        assert_eq!(reloader.reload_if_changed(), ReloadOutcome::Rejected);
+        let error = reloader.status().error.unwrap().to_string();
+        assert!(
+            error.contains("duplicate descriptor composite key `a.user`"),
+            "{error}"
+        );
+        assert_eq!(admitted(&reloader, "a", "1"), 2);
     }
 
     #[test]

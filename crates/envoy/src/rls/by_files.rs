@@ -61,7 +61,8 @@ impl<C: Clock> EnvoyService<C> {
         let statuses = statuses.get(..answered.len()).unwrap_or_default();
         let rules = verdict.plan.policy().rules().len();
         let policies = self.rule_policies.for_version(verdict.generation, rules);
-        let metadata = verdict.reply.metadata();
+        let has_metadata = self.options().dynamic_metadata || verdict.reply.has_metadata();
+        let metadata = has_metadata.then(|| verdict.plan.dynamic_metadata(verdict.reply));
         with_header_fields(|fields| {
             match answered.len() {
                 0..=2 => self.render_rules::<2>(verdict, &policies, fields),

@@ -7,7 +7,9 @@ use tollgate_core::{Nanos, QuotaUnit};
 use super::quota::{QuotaGrant, WindowGrant, compile_quota};
 use super::shared_states::group_into_states;
 use crate::attributes::Attribute;
-use crate::model::{Burst, KeyPart, LimitRule, Penalty, Policy, QuotaSpec, WhenFull};
+use crate::model::{
+    Amount, Burst, KeyPart, LimitRule, Penalty, Policy, QuotaSpec, RateSpec, WhenFull,
+};
 use crate::rules::{
     AlgorithmSpec, CostRule, DraftLimit, KeyBuffer, KeySpec, MAX_METERS, Meter, MeterRole,
     QuotaBuilder, Rule, VariantSelector,
@@ -167,7 +169,11 @@ fn build_selector(
     let mut next = 1;
     if let Some(tiers) = &limit.tiers {
         let names = tiers.tiers.iter().map(|(name, _)| &*name.value);
-        selector = selector.with_tiers(tiers.by.value.clone(), names);
+        let quotas =
+            std::iter::once(&limit.quota).chain(tiers.tiers.iter().map(|(_, quota)| quota));
+        selector = selector
+            .with_tiers(tiers.by.value.clone(), names)
+            .with_generosity(quotas.map(|quota| generosity(&quota.value)));
         next += tiers.tiers.len();
     }
     let recipe = KeySpec::new(key.to_vec());
@@ -184,6 +190,23 @@ fn build_selector(
         }
     }
     selector
+}
+
+/// How much a quota admits in the long run; only to compare quotas of one limit.
+fn generosity(quota: &QuotaSpec) -> u128 {
+    let per_time = |rate: &RateSpec| {
+        let period = rate.period.fixed_length().as_nanos().max(1);
+        (u128::from(rate.units) << 63) / u128::from(period)
+    };
+    match &quota.amount {
+        Amount::Rates(rates) => {
+            let rates = rates.iter().map(|rate| per_time(&rate.value));
+            rates.min().unwrap_or(u128::MAX)
+        }
+        Amount::Concurrency { permits, .. } => (*permits).into(),
+        Amount::Computed(computed) => per_time(&computed.at_most.value),
+        Amount::Unlimited => u128::MAX,
+    }
 }
 
 fn override_key_error(

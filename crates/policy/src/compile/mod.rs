@@ -3,6 +3,7 @@
 //! Must not know: files, stores, clocks.
 
 mod bucket;
+mod duplicates;
 mod limit;
 pub mod quota;
 mod quota_errors;
@@ -51,6 +52,8 @@ pub(crate) fn compile_draft(
         deny: policy.deny.clone(),
         groups: policy.groups.clone(),
         routes: policy.routes.iter().map(|at| at.value.clone()).collect(),
+        paths: policy.paths,
+        duplicates: duplicates::duplicate_rules(policy),
         divergence_threshold: policy.divergence_threshold,
         ..RulesDraft::default()
     };

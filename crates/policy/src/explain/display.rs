@@ -79,6 +79,10 @@ impl fmt::Display for RequestExplanation {
         if let Some(route) = &self.route {
             writeln!(f, "route: {route}")?;
         }
+        if !self.readings.is_empty() {
+            let readings = self.readings.join(", ");
+            writeln!(f, "servers may read the path as: {readings}")?;
+        }
         writeln!(f, "{}", self.verdict)?;
         for limit in &self.limits {
             writeln!(f)?;

@@ -12,7 +12,7 @@ use super::window::explain_window;
 use crate::attributes::{Attribute, Attributes};
 use crate::compile::full_key;
 use crate::compile::quota::{WindowGrant, compile_quota};
-use crate::model::{Condition, KeyPart, LimitRule, Match, OnMissing, Policy};
+use crate::model::{Condition, DenyRule, KeyPart, LimitRule, Match, OnMissing, Policy};
 use crate::rules::{
     KeyBuffer, KeyOutcome, ListVerdict, MatchedRules, MeterGrant, MeterRef, Rules, RulesDraft,
     mask_address,
@@ -24,8 +24,11 @@ use crate::source::Located;
 pub struct RequestExplanation {
     /// The list that decides, or how many limits apply.
     pub verdict: String,
-    /// The route of the request.
+    /// The route of the request; of several readings, the most specific one.
     pub route: Option<String>,
+    /// The ways in which servers may read the path, if there is more than one. Limits apply under any of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub readings: Vec<String>,
     /// All limits, in file order.
     pub limits: Vec<LimitEvaluation>,
 }
@@ -98,6 +101,7 @@ pub fn explain_request(
     RequestExplanation {
         verdict: explainer.verdict(limits.iter().filter(|limit| limit.applies).count()),
         route: rules.route(request, &matched).map(display_bytes),
+        readings: matched.path_readings().map(display_bytes).collect(),
         limits,
     }
 }
@@ -111,6 +115,13 @@ struct RequestExplainer<'a> {
 
 impl RequestExplainer<'_> {
     fn verdict(&self, applying: usize) -> String {
+        if let Some(reason) = self
+            .matched
+            .unreadable()
+            .filter(|_| self.rules.is_enforcing())
+        {
+            return format!("refused with 400: {reason}");
+        }
         match self.matched.list_verdict() {
             ListVerdict::Exempt => "exempt: no limit applies".to_owned(),
             ListVerdict::Denied(index) => match self.policy.deny.get(index) {
@@ -165,16 +176,22 @@ impl RequestExplainer<'_> {
 
     /// Evaluates one condition alone, through the same index that matches requests.
     fn condition(&self, condition: &Located<Condition>) -> ConditionEvaluation {
+        // A `deny` entry matches under any reading of the path, as limits do.
         let alone = RulesDraft {
-            exempt: vec![Match {
-                conditions: vec![condition.clone()],
+            deny: vec![DenyRule {
+                matching: Match {
+                    conditions: vec![condition.clone()],
+                },
+                status: 403,
+                message: None,
             }],
+            paths: self.policy.paths,
             ..RulesDraft::default()
         };
         let mut matched = MatchedRules::new();
         let held = Rules::new(alone, [0; 16]).is_ok_and(|rules| {
             rules.match_rules(self.request, &mut matched);
-            matched.list_verdict() == ListVerdict::Exempt
+            matched.list_verdict() != ListVerdict::Limits
         });
         ConditionEvaluation {
             condition: matching::describe_condition(&condition.value),
@@ -203,6 +220,9 @@ impl RequestExplainer<'_> {
     fn why_not(&self, limit: &LimitRule, conditions: &[ConditionEvaluation]) -> String {
         if let Some(failed) = conditions.iter().find(|condition| !condition.held) {
             return format!("`{}` does not hold", failed.condition);
+        }
+        if self.matched.unreadable().is_some() {
+            return "the request cannot be read".to_owned();
         }
         match (self.matched.list_verdict(), &limit.group) {
             (ListVerdict::Exempt, _) => "the request is exempt".to_owned(),

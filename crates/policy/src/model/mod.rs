@@ -7,6 +7,7 @@ mod action;
 mod cost;
 mod key;
 mod matching;
+mod paths;
 mod quota;
 
 pub use action::{BlockSteps, Consistency, Mode, OnStoreFailure, Penalty, Percent};
@@ -15,6 +16,7 @@ pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
+pub use paths::{DuplicateRule, DuplicateSetting, PathCase, PathParameters, PathSettings};
 pub use quota::{
     Amount, Burst, ComputedRate, Period, QuotaDetails, QuotaOverride, QuotaSpec, RateSpec,
     RefillMode, Tiers, WindowStart,
@@ -40,6 +42,10 @@ pub struct Policy {
     pub groups: Vec<Group>,
     /// Route templates that no limit matches by.
     pub routes: Vec<Located<Template>>,
+    /// `paths`: how the servers behind read paths.
+    pub paths: PathSettings,
+    /// `duplicates`: which of several values counts.
+    pub duplicates: Vec<DuplicateSetting>,
     /// `mode` of the whole policy. The more permissive of this and the limit's own mode applies.
     pub mode: Mode,
     /// `fleet.nodes`: the number of nodes, if the fleet does not know it.
@@ -57,6 +63,8 @@ impl Default for Policy {
             deny: Vec::new(),
             groups: Vec::new(),
             routes: Vec::new(),
+            paths: PathSettings::default(),
+            duplicates: Vec::new(),
             mode: Mode::Enforce,
             nodes: None,
             divergence_threshold: Self::DIVERGENCE_THRESHOLD,

@@ -15,6 +15,7 @@ mod limit;
 mod lists;
 mod locations;
 mod matching;
+mod paths;
 mod policy;
 mod quota;
 mod rate;
@@ -56,11 +57,12 @@ pub(crate) fn schemas() -> [(&'static str, Value); 9] {
 }
 
 /// All maps of a policy with their fields.
-pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 16] {
+pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 17] {
     let quota = || field_specs(&OPTION_FIELDS).chain(field_specs(&AMOUNT_FIELDS));
     [
         ("policy", field_specs(&policy::POLICY).collect()),
         ("fleet", field_specs(&policy::FLEET).collect()),
+        ("paths", field_specs(&paths::PATHS).collect()),
         ("group", field_specs(&lists::GROUP).collect()),
         ("exempt", field_specs(&lists::EXEMPT).collect()),
         ("deny", field_specs(&lists::DENY).collect()),

@@ -7,10 +7,12 @@ use serde_json::{Value as Json, json};
 use super::field_reader::FieldReader;
 use super::field_spec::{Field, FieldDefault, field_specs, set_if_some};
 use super::scalar::describe_node;
-use super::{FieldLocations, TreeReader, limit, lists};
+use super::{FieldLocations, TreeReader, limit, lists, paths};
 use crate::grammar;
 use crate::model::{Mode, Policy};
-use crate::schema::{definition_ref, lax_object, list_of, map_of, object, one_or_list};
+use crate::schema::{
+    definition_ref, enumeration, lax_object, list_of, map_of, object, one_or_list,
+};
 use crate::source::{SourceNode, SourceValue};
 
 /// The values of `mode`, of a policy and of a limit.
@@ -31,7 +33,7 @@ pub(crate) struct PolicyDraft {
 }
 
 /// The fields of a policy.
-pub(crate) const POLICY: [Field<PolicyDraft>; 9] = [
+pub(crate) const POLICY: [Field<PolicyDraft>; 11] = [
     Field::new(
         "lists",
         FieldDefault::None,
@@ -78,6 +80,20 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 9] = [
         |reader, node, _, draft| {
             draft.policy.deny = lists::read_deny(reader, node, &mut draft.locations);
         },
+    ),
+    Field::new(
+        "paths",
+        FieldDefault::None,
+        "How the servers behind read paths.",
+        || lax_object(field_specs(&paths::PATHS)),
+        |reader, node, _, draft| draft.policy.paths = paths::read_paths(reader, node),
+    ),
+    Field::new(
+        "duplicates",
+        FieldDefault::Description("`refused` for each"),
+        "Which value counts if a client sends a header, a cookie or a query parameter more than once with different values: `first`, `last`, `joined`, or `refused` (the request gets 400).",
+        || map_of(&enumeration(&paths::DUPLICATES)),
+        |reader, node, _, draft| draft.policy.duplicates = paths::read_duplicates(reader, node),
     ),
     Field::new(
         "mode",

@@ -203,21 +203,26 @@ impl TreeReader {
         }
     }
 
-    /// Reads an attribute with a text value, so not `ip`.
+    /// Reads an attribute with a text value, so not `ip`, that has one spelling, so not `path`.
     pub(super) fn text_attribute(
         &mut self,
         node: &SourceNode,
         field: &str,
     ) -> Option<Located<Attribute>> {
         let attribute = self.attribute(node, field)?;
-        if attribute.value != Attribute::Ip {
-            return Some(attribute);
-        }
-        self.diagnostics.add(
-            node.location,
-            format!("`{field}` cannot be `ip`: an address is neither a text nor a number"),
-            "name a header, a claim or another attribute",
-        );
+        let (reason, help) = match attribute.value {
+            Attribute::Ip => (
+                "cannot be `ip`: an address is neither a text nor a number",
+                "name a header, a claim or another attribute",
+            ),
+            Attribute::Path => (
+                "cannot be `path`: a client can spell a path in many ways",
+                "use `route`, and list the templates under `routes`",
+            ),
+            _ => return Some(attribute),
+        };
+        self.diagnostics
+            .add(node.location, format!("`{field}` {reason}"), help);
         None
     }
 }

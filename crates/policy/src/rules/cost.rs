@@ -13,9 +13,12 @@ impl Rules {
     pub fn cost(&self, rule: usize, request: &dyn Attributes, matched: &MatchedRules) -> u64 {
         self.rules().get(rule).map_or(1, |rule| match rule.cost.0 {
             CostKind::Fixed(units) => units,
-            _ => rule
-                .cost
-                .request_cost(request, self.route(request, matched)),
+            // Of the costs of all readings, the highest.
+            _ => self
+                .possible_routes(request, matched)
+                .map(|route| rule.cost.request_cost(request, route))
+                .max()
+                .unwrap_or(1),
         })
     }
 }

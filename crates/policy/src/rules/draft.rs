@@ -6,7 +6,9 @@ use std::fmt;
 
 use super::{MAX_METERS, Rule};
 use crate::attributes::Attribute;
-use crate::model::{DenyRule, Group, KeyPart, Match, Percent, Template};
+use crate::model::{
+    DenyRule, DuplicateRule, Group, KeyPart, Match, PathSettings, Percent, Template,
+};
 
 /// The maximum number of parts of a key, including those of all levels above.
 pub const MAX_KEY_PARTS: usize = 16;
@@ -28,8 +30,20 @@ pub struct RulesDraft {
     pub groups: Vec<Group>,
     /// Route templates that no limit matches by.
     pub routes: Vec<Template>,
+    /// How the servers behind read paths.
+    pub paths: PathSettings,
+    /// The headers, cookies and query parameters that are read, and which of several values counts.
+    pub duplicates: Vec<(Attribute, DuplicateRule)>,
     /// The share of differing decisions above which a candidate is not recommended.
     pub divergence_threshold: Percent,
+}
+
+impl RulesDraft {
+    /// Whether a key contains the attribute.
+    pub(super) fn keys_use(&self, attribute: &Attribute) -> bool {
+        let mut keys = self.limits.iter().flat_map(|limit| &limit.keys);
+        keys.any(|key| key.attributes().any(|used| used == attribute))
+    }
 }
 
 /// One limit: the compiled rule, its conditions and its keys.
@@ -62,6 +76,12 @@ impl KeySpec {
             parts,
             distinct: None,
         }
+    }
+
+    /// The attributes of the parts, and the one whose values are distinguished.
+    pub(super) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
+        let parts = self.parts.iter().map(|part| &part.attribute.value);
+        parts.chain(&self.distinct)
     }
 
     /// The same key, with one state per value of an attribute.

@@ -8,15 +8,29 @@ use std::net::IpAddr;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
+use super::credentials;
 use super::draft::{DraftLimit, KeySpec, MAX_KEY_PARTS, RuleErrorKind};
-use super::{KeyBuffer, KeyOutcome, MatchedRules, MeterRef, Rules, path};
+use super::{KeyBuffer, KeyOutcome, MatchedRules, MeterRef, Rules, canonical_host};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{KeyPart, OnMissing};
 
 /// The value of a key part, before lower-casing and digesting.
 enum PartValue<'a> {
     Bytes(&'a [u8]),
+    /// The canonical spelling of a value that was spelled differently.
+    Canonical(Vec<u8>),
     Address(IpAddr),
+}
+
+impl<'a> PartValue<'a> {
+    fn from_value(attribute: &Attribute, value: &'a [u8]) -> Self {
+        if credentials::is_credentials(attribute)
+            && let Some(canonical) = credentials::canonical(value)
+        {
+            return Self::Canonical(canonical);
+        }
+        Self::Bytes(value)
+    }
 }
 
 impl Rules {
@@ -59,9 +73,6 @@ impl Rules {
         }
         if let Some(attribute) = &key_spec.distinct {
             match self.part_value(attribute, request, matched) {
-                Some(PartValue::Bytes(path)) if *attribute == Attribute::Path => {
-                    buffer.push_digest(digest_path(self.secret, path));
-                }
                 Some(value) => push_value(
                     PartEncoding::for_distinct(attribute),
                     &value,
@@ -114,7 +125,7 @@ impl Rules {
         let value = at.and_then(|at| values.get(at)).map(AsRef::as_ref);
         let value = match (&part.attribute.value, value) {
             (Attribute::Ip, Some(value)) => value.parse().ok().map(PartValue::Address),
-            (_, Some(value)) => Some(PartValue::Bytes(value.as_bytes())),
+            (other, Some(value)) => Some(PartValue::from_value(other, value.as_bytes())),
             (_, None) => None,
         };
         value
@@ -155,13 +166,14 @@ impl Rules {
         &'a self,
         attribute: &Attribute,
         request: &'a dyn Attributes,
-        matched: &MatchedRules,
+        matched: &'a MatchedRules,
     ) -> Option<PartValue<'a>> {
         match attribute {
             Attribute::Ip => request.ip().map(PartValue::Address),
-            other => self
-                .attribute_value(other, request, matched)
-                .map(PartValue::Bytes),
+            other => {
+                let value = self.attribute_value(other, request, matched)?;
+                Some(PartValue::from_value(other, value))
+            }
         }
     }
 }
@@ -183,7 +195,8 @@ impl KeySpec {
             let value = value.as_ref();
             let value = match part.attribute.value {
                 Attribute::Ip => PartValue::Address(value.parse().ok()?),
-                _ => PartValue::Bytes(value.as_bytes()),
+                Attribute::Host => PartValue::Bytes(canonical_host(value.as_bytes())?),
+                ref other => PartValue::from_value(other, value.as_bytes()),
             };
             push_value(PartEncoding::for_part(part), &value, &secret, buffer);
         }
@@ -241,8 +254,13 @@ fn push_value(
     secret: &[u8; 16],
     buffer: &mut KeyBuffer,
 ) {
-    match value {
-        PartValue::Bytes(bytes) => {
+    let bytes = match value {
+        PartValue::Bytes(bytes) => Ok(*bytes),
+        PartValue::Canonical(bytes) => Ok(bytes.as_slice()),
+        PartValue::Address(address) => Err(address),
+    };
+    match bytes {
+        Ok(bytes) => {
             if encoding.hash || !buffer.has_room_for(bytes.len()) {
                 buffer.push_digest(digest(*secret, bytes, encoding.lower));
             } else {
@@ -252,12 +270,10 @@ fn push_value(
                 }
             }
         }
-        PartValue::Address(address) => {
-            match mask_address(*address, encoding.v4_bits, encoding.v6_bits) {
-                IpAddr::V4(v4) => push_address(&v4.octets(), encoding.hash, secret, buffer),
-                IpAddr::V6(v6) => push_address(&v6.octets(), encoding.hash, secret, buffer),
-            }
-        }
+        Err(address) => match mask_address(*address, encoding.v4_bits, encoding.v6_bits) {
+            IpAddr::V4(v4) => push_address(&v4.octets(), encoding.hash, secret, buffer),
+            IpAddr::V6(v6) => push_address(&v6.octets(), encoding.hash, secret, buffer),
+        },
     }
 }
 
@@ -283,27 +299,6 @@ pub(crate) fn mask_address(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr 
             let mask = u128::MAX.checked_shl(drop).unwrap_or(0);
             IpAddr::V6((v6.to_bits() & mask).into())
         }
-    }
-}
-
-/// The digest of a normalized path, so that different spellings of a path have the same digest.
-fn digest_path(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
-    #[cold]
-    #[inline(never)]
-    fn digest_normalized(secret: [u8; 16], raw: &[u8]) -> [u8; 16] {
-        let mut buffer = [0; path::PATH_CAPACITY];
-        let path = path::normalize(raw, &mut buffer);
-        // The normalized path is truncated; the raw path keeps longer paths different.
-        let bytes = if path.is_truncated {
-            raw
-        } else {
-            path.without_trailing_slash()
-        };
-        digest(secret, bytes, false)
-    }
-    match path::already_normalized(raw) {
-        Some(path) => digest(secret, path.without_trailing_slash(), false),
-        None => digest_normalized(secret, raw),
     }
 }
 

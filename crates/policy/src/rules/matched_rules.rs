@@ -2,6 +2,8 @@
 //!
 //! Must not know: how requests are matched.
 
+use super::path::{ReadingSet, Unreadable};
+
 /// The maximum number of meters of enforced limits for one request: they are one batch. A policy with which a request
 /// could reach more does not compile.
 pub const MAX_METERS: usize = 128;
@@ -12,7 +14,48 @@ pub struct MatchedRules {
     pub(super) list_verdict: ListVerdict,
     pub(super) rules: Vec<usize>,
     pub(super) route: Option<usize>,
-    pub(super) is_uri_too_long: bool,
+    /// Whether nothing is unreadable and there are no readings.
+    pub(super) is_plain: bool,
+    pub(super) unreadable: Option<Unreadable>,
+    pub(super) readings: Readings,
+}
+
+/// How an ambiguous request was read. Empty if path and host are plain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Readings {
+    /// The path as servers that tell upper from lower case read it; as all servers do, if the policy says so.
+    pub(super) paths: ReadingSet,
+    /// The path in lower case, as other servers read it.
+    pub(super) folded: ReadingSet,
+    /// The path for keys, without a trailing slash.
+    pub(super) canonical: Vec<u8>,
+    pub(super) host: Vec<u8>,
+    /// The route of each reading.
+    pub(super) routes: Vec<Option<usize>>,
+    /// The limits of earlier readings.
+    pub(super) rules: Vec<usize>,
+}
+
+impl Readings {
+    const fn new() -> Self {
+        Self {
+            paths: ReadingSet::new(),
+            folded: ReadingSet::new(),
+            canonical: Vec::new(),
+            host: Vec::new(),
+            routes: Vec::new(),
+            rules: Vec::new(),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.paths.clear();
+        self.folded.clear();
+        self.canonical.clear();
+        self.host.clear();
+        self.routes.clear();
+        self.rules.clear();
+    }
 }
 
 /// The result of the `deny` and `exempt` lists. `deny` comes before `exempt`, so that an address can be denied even
@@ -36,7 +79,9 @@ impl MatchedRules {
             list_verdict: ListVerdict::Limits,
             rules: Vec::new(),
             route: None,
-            is_uri_too_long: false,
+            is_plain: true,
+            unreadable: None,
+            readings: Readings::new(),
         }
     }
 
@@ -53,12 +98,37 @@ impl MatchedRules {
         &self.rules
     }
 
-    /// Whether the path (8 KiB) or the host (1 KiB) is too long to normalize. Then only templates that end in `{*rest}`
-    /// and conditions on other attributes are reliable. The caller should refuse such a request, regardless of the
+    /// Why path or host cannot be read. Then nothing is matched, and the caller refuses the request, regardless of the
     /// lists.
     #[must_use]
-    pub const fn is_uri_too_long(&self) -> bool {
-        self.is_uri_too_long
+    pub const fn unreadable(&self) -> Option<&Unreadable> {
+        self.unreadable.as_ref()
+    }
+
+    /// Sets why the request cannot be read, if its transport or the engine finds a reason.
+    pub fn set_unreadable(&mut self, reason: Unreadable) {
+        self.is_plain = false;
+        self.unreadable = Some(reason);
+    }
+
+    /// The different ways in which servers may read the path, if there is more than one.
+    pub fn path_readings(&self) -> impl Iterator<Item = &[u8]> {
+        let Readings { paths, folded, .. } = &self.readings;
+        let is_ambiguous = self.is_ambiguous();
+        paths
+            .iter()
+            .chain(
+                folded
+                    .iter()
+                    .filter(|path| paths.iter().all(|known| known != *path)),
+            )
+            .filter(move |_| is_ambiguous)
+    }
+
+    /// Whether servers may read the path in different ways.
+    #[must_use]
+    pub fn is_ambiguous(&self) -> bool {
+        self.readings.routes.len() > 1
     }
 
     /// Inserts an index in order, once.
@@ -78,7 +148,11 @@ impl MatchedRules {
         self.list_verdict = ListVerdict::Limits;
         self.rules.clear();
         self.route = None;
-        self.is_uri_too_long = false;
+        if !self.is_plain {
+            self.is_plain = true;
+            self.unreadable = None;
+            self.readings.clear();
+        }
     }
 }
 
@@ -94,7 +168,7 @@ impl std::fmt::Debug for MatchedRules {
             .field("listed", &self.list_verdict)
             .field("rules", &self.rules())
             .field("route", &self.route)
-            .field("unreadable", &self.is_uri_too_long)
-            .finish()
+            .field("unreadable", &self.unreadable)
+            .finish_non_exhaustive()
     }
 }

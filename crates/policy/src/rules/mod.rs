@@ -4,9 +4,11 @@
 //! Must not know: stores, clocks, files.
 
 mod cost;
+mod credentials;
 mod display_key;
 mod draft;
 mod glob_pattern;
+mod host;
 mod key_buffer;
 mod keys;
 mod matched_rules;
@@ -33,6 +35,7 @@ pub use key_buffer::{KEY_CAPACITY, KeyBuffer, KeyOutcome};
 pub(crate) use keys::mask_address;
 pub use matched_rules::{ListVerdict, MAX_METERS, MatchedRules};
 pub use meter::{Meter, MeterRole, SelectedQuota};
+pub use path::Unreadable;
 pub use quota_builder::QuotaBuilder;
 pub use variant_selector::VariantSelector;
 pub(crate) use variant_selector::{ComputedQuota, MeterGrant};
@@ -41,7 +44,7 @@ use matcher::Matcher;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Consistency, Count, DenyRule, Mode, OnStoreFailure, Penalty, Percent, WhenFull,
+    Consistency, Count, DenyRule, DuplicateRule, Mode, OnStoreFailure, Penalty, Percent, WhenFull,
 };
 use tollgate_core::Nanos;
 
@@ -104,6 +107,8 @@ pub struct Rules {
     key_specs: Box<[Box<[KeySpec]>]>,
     matcher: Matcher,
     divergence_threshold: Percent,
+    duplicates: Box<[(Attribute, DuplicateRule)]>,
+    is_enforcing: bool,
     secret: [u8; 16],
 }
 
@@ -118,7 +123,7 @@ impl Rules {
         if let Err(too_many) = reachable_quotas::check(&draft, MAX_METERS) {
             errors.push(too_many.into_error(&draft));
         }
-        let mut rules = Vec::with_capacity(draft.limits.len());
+        let mut rules: Vec<Rule> = Vec::with_capacity(draft.limits.len());
         let mut key_specs = Vec::with_capacity(draft.limits.len());
         for (index, limit) in draft.limits.into_iter().enumerate() {
             errors.extend(keys::key_errors(&limit).map(|why| RuleError {
@@ -128,8 +133,12 @@ impl Rules {
             rules.push(limit.rule);
             key_specs.push(limit.keys.into());
         }
+        let is_enforcing =
+            !draft.deny.is_empty() || rules.iter().any(|rule| rule.mode == Mode::Enforce);
         match matcher {
             Ok(matcher) if errors.is_empty() => Ok(Self {
+                is_enforcing,
+                duplicates: draft.duplicates.into(),
                 rules: rules.into(),
                 denials: draft.deny.into(),
                 key_specs: key_specs.into(),
@@ -163,6 +172,19 @@ impl Rules {
         self.divergence_threshold
     }
 
+    /// Every header, cookie and query parameter that the rules read, and which value counts if a client sends several.
+    /// Transports that can receive several apply it.
+    #[must_use]
+    pub fn duplicate_rules(&self) -> &[(Attribute, DuplicateRule)] {
+        &self.duplicates
+    }
+
+    /// Whether anything is enforced, so that a request that cannot be read has to be refused.
+    #[must_use]
+    pub const fn is_enforcing(&self) -> bool {
+        self.is_enforcing
+    }
+
     /// Finds all rules that match a request, and replaces the content of `found`.
     ///
     /// `deny` comes first, then `exempt`, then every limit that matches. Groups may select only the narrowest.
@@ -181,17 +203,47 @@ impl Rules {
         request.get(&Attribute::Route).or_else(template)
     }
 
+    /// The route under each reading of the path; the [`route`](Self::route) comes first.
+    pub(crate) fn possible_routes<'a>(
+        &'a self,
+        request: &'a dyn Attributes,
+        matched: &'a MatchedRules,
+    ) -> impl Iterator<Item = Option<&'a [u8]>> {
+        let own = self.route(request, matched);
+        let has_others = matched.is_ambiguous() && request.get(&Attribute::Route).is_none();
+        let others = matched.readings.routes.iter().filter(move |_| has_others);
+        std::iter::once(own).chain(others.map(|route| {
+            let template = route.and_then(|index| self.matcher.template_at(index));
+            template.map(str::as_bytes)
+        }))
+    }
+
     /// The value of an attribute for keys, tiers and costs, with the matched route. Addresses have no bytes here.
     pub(crate) fn attribute_value<'a>(
         &'a self,
         attribute: &Attribute,
         request: &'a dyn Attributes,
-        matched: &MatchedRules,
+        matched: &'a MatchedRules,
     ) -> Option<&'a [u8]> {
         match attribute {
             Attribute::Route => self.route(request, matched),
             Attribute::Ip => None,
+            Attribute::Path => canonical_path(request.get(attribute)?, matched),
+            Attribute::Host => canonical_host(request.get(attribute)?),
             other => request.get(other),
         }
     }
+}
+
+/// The one spelling of a path for keys.
+fn canonical_path<'a>(raw: &'a [u8], matched: &'a MatchedRules) -> Option<&'a [u8]> {
+    match &matched.readings.canonical {
+        canonical if !canonical.is_empty() => Some(canonical),
+        _ => path::plain(raw).map(|(path, _)| path.without_trailing_slash()),
+    }
+}
+
+/// The one spelling of a host for keys, which are in lower case. A host that cannot be read stays as it is.
+fn canonical_host(raw: &[u8]) -> Option<&[u8]> {
+    Some(host::trim(raw).map_or(raw, |host| host.bytes))
 }

@@ -26,8 +26,8 @@ enum Segment {
 }
 
 impl RoutePattern {
-    /// Parses a template; `None` if it has too many segments.
-    pub(super) fn new(template: &str) -> Option<Self> {
+    /// Parses a template; `None` if it has too many segments. `fold` makes it match paths in lower case.
+    pub(super) fn new(template: &str, fold: bool) -> Option<Self> {
         let mut segments = Vec::new();
         let mut is_open = false;
         for segment in template.split('/').filter(|segment| !segment.is_empty()) {
@@ -40,15 +40,38 @@ impl RoutePattern {
                     break;
                 }
                 Some(_) => segments.push(Segment::Any),
-                None => segments.push(Segment::Literal(
-                    path::decode_escapes(segment.as_bytes()).into(),
-                )),
+                None => {
+                    let mut literal = path::decode_escapes(segment.as_bytes());
+                    if fold {
+                        literal.make_ascii_lowercase();
+                    }
+                    segments.push(Segment::Literal(literal.into()));
+                }
             }
         }
         (segments.len() <= MAX_SEGMENTS).then(|| Self {
             segments: segments.into(),
             has_catch_all: is_open,
         })
+    }
+
+    /// Whether a literal segment has an upper-case letter.
+    pub(super) fn has_uppercase(&self) -> bool {
+        self.segments.iter().any(|segment| match segment {
+            Segment::Literal(literal) => literal.iter().any(u8::is_ascii_uppercase),
+            Segment::Any => false,
+        })
+    }
+
+    /// Orders patterns as [`RouteTree::visit`] does those that match one path: the most specific first.
+    pub(super) fn specificity(&self) -> Vec<u8> {
+        let segments = self.segments.iter().map(|segment| match segment {
+            Segment::Literal(_) => 0,
+            Segment::Any => 1,
+        });
+        segments
+            .chain([if self.has_catch_all { 3 } else { 2 }])
+            .collect()
     }
 
     /// Whether a path matches.
@@ -65,7 +88,7 @@ impl RoutePattern {
             }
             rest = after;
         }
-        self.has_catch_all || (rest.is_empty() && !path.is_truncated)
+        self.has_catch_all || rest.is_empty()
     }
 }
 
@@ -103,6 +126,10 @@ impl<T> RouteTree<T> {
         self.values.iter()
     }
 
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.values.iter_mut()
+    }
+
     /// The value of a pattern, inserted if it is new.
     pub(super) fn value_mut(
         &mut self,
@@ -137,30 +164,24 @@ impl<T> RouteTree<T> {
     /// Visits the values of all patterns that match a path, most specific first.
     pub(super) fn visit<'a>(&'a self, path: NormalizedPath<'_>, visit: &mut dyn FnMut(&'a T)) {
         if let Some(root) = self.nodes.first() {
-            self.visit_from(root, without_leading_slash(path), path.is_truncated, visit);
+            self.visit_from(root, without_leading_slash(path), visit);
         }
     }
 
     /// The recursion is at most as deep as the longest template.
-    fn visit_from<'a>(
-        &'a self,
-        node: &'a RouteNode,
-        rest: &[u8],
-        is_cut: bool,
-        visit: &mut dyn FnMut(&'a T),
-    ) {
+    fn visit_from<'a>(&'a self, node: &'a RouteNode, rest: &[u8], visit: &mut dyn FnMut(&'a T)) {
         let value = |index: Option<usize>| index.and_then(|index| self.values.get(index));
         if let Some((segment, after)) = split_segment(rest) {
             let child = |index: Option<usize>| index.and_then(|index| self.nodes.get(index));
             if !node.literals.is_empty()
                 && let Some(next) = child(node.literals.get(segment).copied())
             {
-                self.visit_from(next, after, is_cut, visit);
+                self.visit_from(next, after, visit);
             }
             if let Some(next) = child(node.any_child) {
-                self.visit_from(next, after, is_cut, visit);
+                self.visit_from(next, after, visit);
             }
-        } else if !is_cut && let Some(value) = value(node.exact_value) {
+        } else if let Some(value) = value(node.exact_value) {
             visit(value);
         }
         if let Some(value) = value(node.catch_all_value) {
@@ -196,20 +217,20 @@ mod tests {
     fn under(templates: &[&'static str], path: &str) -> Vec<&'static str> {
         let mut tree = RouteTree::new();
         for template in templates {
-            tree.value_mut(&RoutePattern::new(template).unwrap(), || *template);
+            tree.value_mut(&RoutePattern::new(template, false).unwrap(), || *template);
         }
-        let path = path::already_normalized(path.as_bytes()).unwrap();
+        let path = path::plain(path.as_bytes()).unwrap().0;
         let mut matched = Vec::new();
         tree.visit(path, &mut |template| matched.push(*template));
         let mut alone = matched.clone();
-        alone.retain(|template| RoutePattern::new(template).unwrap().matches(path));
+        alone.retain(|template| RoutePattern::new(template, false).unwrap().matches(path));
         assert_eq!(alone, matched);
         for template in templates
             .iter()
             .filter(|template| !matched.contains(template))
         {
             assert!(
-                !RoutePattern::new(template).unwrap().matches(path),
+                !RoutePattern::new(template, false).unwrap().matches(path),
                 "{template}"
             );
         }
@@ -256,17 +277,26 @@ mod tests {
 
     #[test]
     fn templates_are_normalized_like_paths() {
-        assert_eq!(RoutePattern::new("/%61//b/"), RoutePattern::new("/a/b"));
-        assert_eq!(RoutePattern::new("/a%2fb"), RoutePattern::new("/a%2Fb"));
-        assert_eq!(RoutePattern::new("/{x}"), RoutePattern::new("/{y}"));
+        assert_eq!(
+            RoutePattern::new("/%61//b/", false),
+            RoutePattern::new("/a/b", false)
+        );
+        assert_eq!(
+            RoutePattern::new("/a%2fb", false),
+            RoutePattern::new("/a%2Fb", false)
+        );
+        assert_eq!(
+            RoutePattern::new("/{x}", false),
+            RoutePattern::new("/{y}", false)
+        );
     }
 
     #[test]
     fn the_deepest_template_matches_and_a_deeper_one_is_rejected() {
         let deepest = "/{x}".repeat(MAX_SEGMENTS);
         let path = "/1".repeat(MAX_SEGMENTS);
-        let route = RoutePattern::new(&deepest).unwrap();
-        assert!(route.matches(path::already_normalized(path.as_bytes()).unwrap()));
-        assert_eq!(RoutePattern::new(&(deepest + "/{x}")), None);
+        let route = RoutePattern::new(&deepest, false).unwrap();
+        assert!(route.matches(path::plain(path.as_bytes()).unwrap().0));
+        assert_eq!(RoutePattern::new(&(deepest + "/{x}"), false), None);
     }
 }

@@ -56,8 +56,12 @@ impl Rules {
             if rule.selector.is_own_quota_only() {
                 return 0;
             }
-            let route = self.route(request, matched);
-            rule.selector.variant(request, route, key)
+            // Of the tiers of all readings, the strictest.
+            let routes = self.possible_routes(request, matched);
+            let variants = routes.map(|route| rule.selector.variant(request, route, key));
+            variants
+                .min_by_key(|variant| rule.selector.generosity.get(*variant))
+                .unwrap_or(0)
         })
     }
 
@@ -87,6 +91,8 @@ pub struct VariantSelector {
     by: Option<Attribute>,
     /// The names and variants of the tiers, sorted by name.
     tiers: Box<[(Box<str>, usize)]>,
+    /// How much the own quota and each tier admit, to compare them.
+    generosity: Box<[u128]>,
     /// The variants of single keys, by encoded key.
     overrides: HashMap<Box<[u8]>, usize>,
 }
@@ -105,6 +111,13 @@ impl VariantSelector {
         tiers.sort();
         self.by = Some(by);
         self.tiers = tiers.into();
+        self
+    }
+
+    /// Says how much the own quota and each tier admit, for requests that several tiers fit.
+    #[must_use]
+    pub fn with_generosity(mut self, generosity: impl Iterator<Item = u128>) -> Self {
+        self.generosity = generosity.collect();
         self
     }
 

@@ -9,7 +9,9 @@ mod line_index;
 mod node;
 mod render;
 mod toml;
+mod warnings;
 mod yaml;
+mod yaml_anchors;
 mod yaml_errors;
 
 use std::path::Path;
@@ -17,6 +19,7 @@ use std::path::Path;
 pub use diagnostic::{Diagnostic, Diagnostics, MAX_DIAGNOSTICS};
 pub use duplicate_names::find_duplicate_names;
 pub use node::{Located, MapEntry, SourceLocation, SourceNode, SourceValue};
+pub use warnings::Warnings;
 
 use line_index::LineIndex;
 
@@ -30,7 +33,7 @@ pub const MAX_NODES: usize = 200_000;
 /// The format of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SourceFormat {
-    /// YAML 1.2, without anchors, aliases, tags and merge keys.
+    /// YAML 1.2 with anchors, aliases and merge keys, without tags.
     Yaml,
     /// TOML 1.0.
     Toml,

@@ -23,9 +23,19 @@ const RESET: &str = "\x1b[0m";
 
 /// Formats all diagnostics of a file.
 pub(super) fn render_diagnostics(diagnostics: &Diagnostics, colour: bool) -> String {
+    render_all(diagnostics, "", "problem", colour)
+}
+
+/// Formats all warnings about a file.
+pub(super) fn render_warnings(diagnostics: &Diagnostics, colour: bool) -> String {
+    render_all(diagnostics, "warning: ", "warning", colour)
+}
+
+fn render_all(diagnostics: &Diagnostics, label: &str, noun: &str, colour: bool) -> String {
     let mut out = String::new();
     let styler = Styler { colour };
     for diagnostic in &diagnostics.list {
+        out.push_str(label);
         render_diagnostic(diagnostics, diagnostic, &styler, &mut out);
     }
     if diagnostics.more > 0 {
@@ -33,7 +43,7 @@ pub(super) fn render_diagnostics(diagnostics: &Diagnostics, colour: bool) -> Str
         let file = escape_hidden(&diagnostics.file);
         push_line(
             &mut out,
-            &format!("{file}: and {} more problem{plural}", diagnostics.more),
+            &format!("{file}: and {} more {noun}{plural}", diagnostics.more),
         );
     }
     out

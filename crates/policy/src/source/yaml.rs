@@ -1,7 +1,7 @@
 //! Parses YAML into a tree. The only file that uses the YAML library.
 //!
-//! YAML features that change the meaning of a text are rejected: anchors, aliases, tags, merge keys, a second document.
-//! Must not know: fields.
+//! An alias becomes a copy of the value with its anchor, and a merge key (`<<`) adds the entries of other maps. Tags and a second
+//! document are rejected, because they change the meaning of a text. Must not know: fields.
 
 use std::ops::Range;
 
@@ -10,13 +10,14 @@ use granit_parser::{Event, Marker, Parser, ScalarStyle, Span, StructureStyle};
 use super::diagnostic::Diagnostic;
 use super::line_index::LineIndex;
 use super::node::{Located, MapEntry, SourceLocation, SourceNode, SourceValue};
+use super::yaml_anchors::{Anchors, merge, merged_entries};
 use super::{MAX_DEPTH, MAX_NODES, empty_file, too_deep, too_many, yaml_errors};
 
 /// Parses a text. A syntax error ends parsing; rejected features are all reported.
 pub(super) fn parse(text: &str, lines: &LineIndex<'_>) -> Result<SourceNode, Vec<Diagnostic>> {
     let options = granit_parser::options! {
         emit_comments: false,
-        emit_anchor_events: true,
+        emit_anchor_events: false,
         emit_unresolved_aliases: true,
         flow_nesting_limit: 2 * MAX_DEPTH,
         block_nesting_limit: 2 * MAX_DEPTH,
@@ -55,13 +56,28 @@ struct OpenCollection {
     location: SourceLocation,
     /// The start offset, if it has brackets.
     bracket: Option<usize>,
+    /// The number of its anchor, if it has one.
+    anchor: Option<usize>,
     inside: CollectionItems,
 }
 
 enum CollectionItems {
     List(Vec<SourceNode>),
-    /// The entries, and a name that still lacks its value.
-    Map(Vec<MapEntry>, Option<Located<Box<str>>>),
+    Map(OpenMap),
+}
+
+#[derive(Default)]
+struct OpenMap {
+    entries: Vec<MapEntry>,
+    /// A name that still lacks its value.
+    name: Option<MapName>,
+    /// The entries of merge keys.
+    merged: Vec<MapEntry>,
+}
+
+struct MapName {
+    text: Located<Box<str>>,
+    is_merge_key: bool,
 }
 
 struct TreeBuilder<'a> {
@@ -71,6 +87,7 @@ struct TreeBuilder<'a> {
     root: Option<SourceNode>,
     documents: usize,
     nodes: usize,
+    anchors: Anchors,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -83,6 +100,7 @@ impl<'a> TreeBuilder<'a> {
             root: None,
             documents: 0,
             nodes: 0,
+            anchors: Anchors::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -118,30 +136,34 @@ impl<'a> TreeBuilder<'a> {
                     ));
                 }
             }
-            Event::Anchor(_, name) => self.reject(
-                location,
-                format!("`&{name}` is an anchor, and policies do not support anchors"),
-                "write the fields out where they apply; quote a text that begins with `&`",
-            ),
-            Event::Alias(_) | Event::UnresolvedAlias(_) => {
+            Event::Alias(anchor) => {
+                let depth = self.open.len();
+                let value = self
+                    .anchors
+                    .copy(anchor, location, &mut self.nodes, depth)?;
+                self.alias(location, value);
+            }
+            Event::UnresolvedAlias(_) => {
                 let source = self.text.get(bytes).unwrap_or_default().to_owned();
                 self.reject(
                     location,
                     format!(
-                        "YAML reads `{source}` as an alias, and policies do not support aliases"
+                        "YAML reads `{source}` as an alias, and no value above has that anchor"
                     ),
-                    &format!(
-                        "quote a text that begins with `*`: \"{source}\"; write repeated fields out"
-                    ),
+                    &format!("quote a text that begins with `*`: \"{source}\""),
                 );
-                self.add(location, SourceValue::Null);
+                self.add(location, SourceValue::Null, None);
             }
-            Event::Scalar(text, style, ..) => self.scalar(&text, style, &bytes, location),
-            Event::SequenceStart(style, ..) => {
-                self.begin(CollectionItems::List(Vec::new()), style, &bytes)?;
+            Event::Scalar(text, style, anchor, _) => {
+                self.scalar(&text, style, &bytes, location, anchor_number(anchor));
             }
-            Event::MappingStart(style, ..) => {
-                self.begin(CollectionItems::Map(Vec::new(), None), style, &bytes)?;
+            Event::SequenceStart(style, anchor, _) => {
+                let inside = CollectionItems::List(Vec::new());
+                self.begin(inside, style, &bytes, anchor_number(anchor))?;
+            }
+            Event::MappingStart(style, anchor, _) => {
+                let inside = CollectionItems::Map(OpenMap::default());
+                self.begin(inside, style, &bytes, anchor_number(anchor))?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(bytes.end),
             _ => {}
@@ -168,44 +190,68 @@ impl<'a> TreeBuilder<'a> {
         style: ScalarStyle,
         bytes: &Range<usize>,
         location: SourceLocation,
+        anchor: Option<usize>,
     ) {
         let quoted = style != ScalarStyle::Plain;
         if self.name_is_next() {
-            if text == "<<" && !quoted {
-                self.reject(
-                    location,
-                    "`<<` is a merge key, and policies do not support merge keys".to_owned(),
-                    "write the fields out where they apply",
-                );
-            } else if bytes.is_empty() {
+            if bytes.is_empty() && anchor.is_none() {
                 self.reject(
                     location,
                     "a name is missing before this `:`".to_owned(),
                     "write `name: value`",
                 );
             }
-            self.name(text, location);
+            let value = SourceValue::Scalar {
+                text: text.into(),
+                quoted,
+            };
+            self.keep(anchor, &SourceNode { location, value });
+            self.name(text, location, text == "<<" && !quoted);
             return;
         }
         if !quoted && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
             // For an empty value the library reports the next token; the name is a better location.
             let location = match self.open.last() {
                 Some(OpenCollection {
-                    inside: CollectionItems::Map(_, Some(name)),
+                    inside:
+                        CollectionItems::Map(OpenMap {
+                            name: Some(name), ..
+                        }),
                     ..
-                }) if bytes.is_empty() => name.location,
+                }) if bytes.is_empty() => name.text.location,
                 _ => location,
             };
-            self.add(location, SourceValue::Null);
+            if bytes.is_empty() && anchor.is_some() {
+                // An author who meant a text would otherwise get no value.
+                self.reject(
+                    location,
+                    "YAML reads a text that begins with `&` as an anchor, and no value follows it"
+                        .to_owned(),
+                    "quote a text that begins with `&`",
+                );
+            }
+            self.add(location, SourceValue::Null, anchor);
             return;
         }
-        self.add(
-            location,
-            SourceValue::Scalar {
-                text: text.into(),
-                quoted,
-            },
-        );
+        let text = text.into();
+        self.add(location, SourceValue::Scalar { text, quoted }, anchor);
+    }
+
+    /// Adds the copy that an alias stands for.
+    fn alias(&mut self, location: SourceLocation, value: SourceValue) {
+        if !self.name_is_next() {
+            return self.add(location, value, None);
+        }
+        match value {
+            SourceValue::Scalar { text, .. } => self.name(&text, location, false),
+            _ => self.reject_name(location),
+        }
+    }
+
+    /// Keeps a value for the aliases of its anchor.
+    fn keep(&mut self, anchor: Option<usize>, node: &SourceNode) {
+        let kept = anchor.map_or(Ok(()), |anchor| self.anchors.insert(anchor, node));
+        self.diagnostics.extend(kept.err());
     }
 
     fn begin(
@@ -213,6 +259,7 @@ impl<'a> TreeBuilder<'a> {
         inside: CollectionItems,
         style: StructureStyle,
         bytes: &Range<usize>,
+        anchor: Option<usize>,
     ) -> Result<(), Diagnostic> {
         let location = self.lines.locate(bytes.start..bytes.start + 1);
         if self.open.len() >= MAX_DEPTH {
@@ -222,6 +269,7 @@ impl<'a> TreeBuilder<'a> {
         self.open.push(OpenCollection {
             location,
             bracket,
+            anchor,
             inside,
         });
         Ok(())
@@ -238,24 +286,28 @@ impl<'a> TreeBuilder<'a> {
         };
         let value = match ended.inside {
             CollectionItems::List(values) => SourceValue::List(values),
-            CollectionItems::Map(entries, _) => {
+            CollectionItems::Map(mut map) => {
                 // The location of a map without brackets is its first name.
-                if let (None, Some(first)) = (ended.bracket, entries.first()) {
+                if let (None, Some(first)) = (ended.bracket, map.entries.first()) {
                     location = first.name.location;
                 }
-                SourceValue::Map(entries)
+                merge(&mut map.entries, map.merged);
+                SourceValue::Map(map.entries)
             }
         };
         if self.name_is_next() {
-            self.reject(
-                location,
-                "a list or a map cannot be a name".to_owned(),
-                "a name is a plain text; quote a text that begins with `[` or `{`",
-            );
-            self.name("", location);
-            return;
+            return self.reject_name(location);
         }
-        self.add(location, value);
+        self.add(location, value, ended.anchor);
+    }
+
+    fn reject_name(&mut self, location: SourceLocation) {
+        self.reject(
+            location,
+            "a list or a map cannot be a name".to_owned(),
+            "a name is a plain text; quote a text that begins with `[` or `{`",
+        );
+        self.name("", location, false);
     }
 
     /// Whether the next value is a name.
@@ -263,33 +315,58 @@ impl<'a> TreeBuilder<'a> {
         matches!(
             self.open.last(),
             Some(OpenCollection {
-                inside: CollectionItems::Map(_, None),
+                inside: CollectionItems::Map(OpenMap { name: None, .. }),
                 ..
             })
         )
     }
 
-    fn name(&mut self, name: &str, location: SourceLocation) {
+    fn name(&mut self, name: &str, location: SourceLocation, is_merge_key: bool) {
         if let Some(OpenCollection {
-            inside: CollectionItems::Map(_, next),
+            inside: CollectionItems::Map(map),
             ..
         }) = self.open.last_mut()
         {
-            *next = Some(Located::new(name.into(), location));
+            map.name = Some(MapName {
+                text: Located::new(name.into(), location),
+                is_merge_key,
+            });
         }
     }
 
     /// Adds a finished value to the open collection.
-    fn add(&mut self, location: SourceLocation, value: SourceValue) {
+    fn add(&mut self, location: SourceLocation, value: SourceValue, anchor: Option<usize>) {
         let node = SourceNode { location, value };
-        match self.open.last_mut().map(|open| &mut open.inside) {
-            None => self.root = Some(node),
-            Some(CollectionItems::List(values)) => values.push(node),
-            Some(CollectionItems::Map(entries, name)) => match name.take() {
-                Some(name) => entries.push(MapEntry { name, value: node }),
-                // An alias instead of a name, which is already reported.
-                None => *name = Some(Located::new(Box::from(""), location)),
+        self.keep(anchor, &node);
+        let map = match self.open.last_mut().map(|open| &mut open.inside) {
+            None => {
+                self.root = Some(node);
+                return;
+            }
+            Some(CollectionItems::List(values)) => return values.push(node),
+            Some(CollectionItems::Map(map)) => map,
+        };
+        match map.name.take() {
+            Some(name) if name.is_merge_key => match merged_entries(node.value) {
+                Some(entries) => map.merged.extend(entries),
+                None => self.reject(
+                    location,
+                    "`<<` is a merge key, and its value is neither a map nor a list of maps"
+                        .to_owned(),
+                    "write `<<: *anchor`, where the anchor is that of a map; quote a name that is `<<`",
+                ),
             },
+            Some(name) => map.entries.push(MapEntry {
+                name: name.text,
+                value: node,
+            }),
+            // An alias instead of a name, which is already reported.
+            None => self.name("", location, false),
         }
     }
+}
+
+/// The library numbers anchors from 1; 0 is none.
+const fn anchor_number(number: usize) -> Option<usize> {
+    if number == 0 { None } else { Some(number) }
 }

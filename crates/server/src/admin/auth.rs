@@ -7,23 +7,20 @@
 
 use std::net::IpAddr;
 
-use hyper::header::{
-    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
-};
+use hyper::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
 use hyper::{HeaderMap, StatusCode};
 use tollgate_core::{InvalidQuota, Timestamp};
 
 use super::routes::{Permission, is_write};
 use super::tokens::AdminTokens;
 use crate::http::HttpRequest;
+use crate::http::cross_site::{BodyType, is_cross_site};
 use crate::http::request_attributes::without_port;
 use crate::http::response::HttpResponse;
 use crate::listen::counters::ListenerCounters;
 use crate::listen::{AuthFailureThrottle, FAILURE_DELAY, FailureAnswer};
 use tollgate_service::Refusal;
 use tollgate_service::metrics::AdminRejection;
-
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The access control of the admin listener.
 #[derive(Debug)]
@@ -137,19 +134,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
 
 /// Rejects requests of other origins. Only browsers send these fields.
 fn require_same_origin(headers: &HeaderMap) -> Result<(), Rejection> {
-    let host = headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
-    let is_ours = |origin: &[u8]| {
-        let name = [&b"http://"[..], b"https://"];
-        let name = name.iter().find_map(|scheme| origin.strip_prefix(*scheme));
-        name.is_some_and(|name| !host.is_empty() && name.eq_ignore_ascii_case(host))
-    };
-    let origins = headers.get_all(ORIGIN).iter();
-    let sites = headers.get_all(FETCH_SITE).iter();
-    let is_same = origins.map(HeaderValue::as_bytes).all(is_ours)
-        && sites
-            .map(HeaderValue::as_bytes)
-            .all(|site| matches!(site, b"same-origin" | b"none"));
-    if is_same {
+    if !is_cross_site(headers) {
         return Ok(());
     }
     let detail = "origin: pages of other sites may not operate this server";
@@ -161,11 +146,7 @@ fn require_same_origin(headers: &HeaderMap) -> Result<(), Rejection> {
 
 /// Requires JSON. A page of another site can send forms without a preflight, but not JSON.
 fn require_json(headers: &HeaderMap) -> Result<(), Rejection> {
-    let kind = headers
-        .get(CONTENT_TYPE)
-        .map_or(&b""[..], |kind| kind.as_bytes());
-    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
-    if kind.trim_ascii().eq_ignore_ascii_case(b"application/json") {
+    if BodyType::of_headers(headers) == BodyType::Json {
         return Ok(());
     }
     let detail = "content-type: it must be application/json";

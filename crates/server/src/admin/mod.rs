@@ -28,7 +28,10 @@ use crate::http::http_api::HttpApi;
 use crate::http::response::HttpResponse;
 use crate::http::{HttpHandler, HttpLimits, HttpRequest, serve_http};
 use crate::listen::counters::ListenerCounters;
-use crate::listen::{DrainOutcome, ListenAddress, Listener, ServerTls, ShutdownSignal};
+use crate::listen::{
+    BufferPriority, BufferReservation, DrainOutcome, ListenAddress, Listener, ServerTls,
+    ShutdownSignal,
+};
 use crate::resp::RespServer;
 use auth::AdminAuth;
 use routes::{AdminEndpoint, AdminRoute};
@@ -180,6 +183,10 @@ impl<C: Clock + 'static> AdminApi<C> {
             descriptor_rules: &self.app.envoy.rule_totals(),
             throttle_store: self.resp.as_ref().map(|resp| resp.store()),
             listeners: &listeners,
+            buffered_bytes: (
+                self.app.buffers().used() as u64,
+                self.app.buffers().capacity() as u64,
+            ),
             certificate: self.tls.as_ref().map(|tls| CertificateStatus {
                 expires: tls.expires(),
                 loads: tls.loads(),
@@ -220,7 +227,7 @@ impl<C: Clock + 'static> AdminApi<C> {
             AdminEndpoint::Blocks if is_read => Ok(self.blocks()),
             AdminEndpoint::Blocks => self.change_block(request),
             AdminEndpoint::Resets => self.reset(request).await,
-            AdminEndpoint::Reload => self.reload(request),
+            AdminEndpoint::Reload => self.reload(request).await,
         };
         answered.unwrap_or_else(|bad| {
             HttpResponse::status_problem(StatusCode::BAD_REQUEST, bad.to_string())
@@ -231,6 +238,11 @@ impl<C: Clock + 'static> AdminApi<C> {
 impl<C: Clock + 'static> HttpHandler for AdminApi<C> {
     fn max_body_len(&self, method: &Method, path: &str) -> usize {
         routes::max_body_len(method, path)
+    }
+
+    /// Operators are never refused, so that the kill switch works while clients hold the whole budget.
+    fn reserve_buffers(&self) -> BufferReservation {
+        BufferReservation::new(Arc::clone(self.app.buffers()), BufferPriority::Operator)
     }
 
     fn has_fleet(&self) -> bool {

@@ -3,6 +3,8 @@
 //! The engine carries out each change and records who made it. This file parses requests and renders responses. Must not know:
 //! permissions, sockets.
 
+use std::sync::Arc;
+
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 use tollgate_engine::control::{Control, OperatorError};
@@ -120,7 +122,7 @@ impl<C: Clock + 'static> AdminApi<C> {
     }
 
     /// Reloads the policy file, even if it has not changed.
-    pub(super) fn reload(&self, request: &HttpRequest<'_>) -> AdminResult {
+    pub(super) async fn reload(&self, request: &HttpRequest<'_>) -> AdminResult {
         let action = OperatorRequest::parse(request.body, &[])?;
         let (who, why) = action.signature(&operator_address(request.peer))?;
         let Some(reloader) = self.app.envoy.reloader() else {
@@ -129,14 +131,17 @@ impl<C: Clock + 'static> AdminApi<C> {
         };
         // The reload logs its result; this logs who requested it.
         tracing::info!(%who, %why, "policy reload requested");
-        Ok(match reloader.reload_now() {
+        // The admin thread goes on meanwhile: it may take as long as the deadline of a read.
+        let reloading = Arc::clone(&reloader);
+        let outcome = tokio::task::spawn_blocking(move || reloading.reload_now()).await;
+        Ok(match outcome.unwrap_or(ReloadOutcome::Rejected) {
             ReloadOutcome::Reloaded(generation) => {
                 HttpResponse::json(to_json_string(&ReloadedBody {
                     done: true,
                     generation,
                 }))
             }
-            ReloadOutcome::Unchanged | ReloadOutcome::Rejected => {
+            ReloadOutcome::Unchanged | ReloadOutcome::Settling | ReloadOutcome::Rejected => {
                 let status = reloader.status();
                 let problems = status.error.map(|problems| problems.to_string());
                 let detail = format!(

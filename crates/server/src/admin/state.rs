@@ -9,6 +9,7 @@ use serde::Serialize;
 use tollgate_core::Timestamp;
 use tollgate_engine::control::{Block, Halt, KeyIdentity, KeyOverride, Switch};
 use tollgate_engine::{Agreement, Divergence};
+use tollgate_service::state::StateFileStatus;
 use tollgate_store::Clock;
 
 use super::AdminApi;
@@ -23,6 +24,7 @@ struct StateBody<'a> {
     generation: u64,
     stores: Vec<MemoryStoreBody>,
     tickets: TicketsBody,
+    state_file: Option<StateFileBody>,
     connections: BTreeMap<&'a str, ConnectionsBody>,
     divergences: Vec<DivergenceBody>,
 }
@@ -73,6 +75,18 @@ struct DivergingKeyBody {
     would_deny: u64,
     would_allow: u64,
     error: u64,
+}
+
+/// The state file; null without `--state`.
+#[derive(Serialize)]
+struct StateFileBody {
+    saves: u64,
+    failed_saves: u64,
+    saved_at: Option<String>,
+    /// Whether the file was damaged when the process started.
+    was_damaged: bool,
+    /// Why the last load or save failed.
+    error: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -191,6 +205,7 @@ impl<C: Clock + 'static> AdminApi<C> {
             generation: self.app.envoy.generation(),
             stores: stores.into_iter().map(store).collect(),
             tickets: TicketsBody { kept, given_up },
+            state_file: self.app.metrics().state_file().map(state_file_body),
             connections: connections.collect(),
             divergences: engine
                 .divergences()
@@ -320,6 +335,17 @@ fn divergence_body(of: Divergence) -> DivergenceBody {
         unknown: of.unknown,
         missed: of.missed,
         top: of.top_keys.into_iter().map(key).collect(),
+    }
+}
+
+fn state_file_body(status: &StateFileStatus) -> StateFileBody {
+    let saved_at = status.saved_at();
+    StateFileBody {
+        saves: status.saves(),
+        failed_saves: status.failed_saves(),
+        saved_at: (saved_at.as_nanos() > 0).then(|| format_utc(saved_at)),
+        was_damaged: status.was_damaged(),
+        error: status.error(),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,10 +18,12 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 use tokio::time::sleep;
 
+use super::call_buffers::{CALL_LEN, CallBuffers, ConnectionBuffers};
 use super::frame::MessageDecoder;
 use super::limits::GrpcLimits;
 use super::methods::{GrpcHandler, GrpcMethod, GrpcReply};
 use super::status::{GrpcCode, GrpcStatus, ok_trailers};
+use super::streams::RequestStream;
 use crate::listen::{ShutdownSignal, confirmed_timeout};
 
 const GRPC_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
@@ -37,6 +39,8 @@ pub(super) struct Call {
     held_window: usize,
     /// The request, once it is complete.
     message: Option<Bytes>,
+    /// The reservation of what it buffers while the request is incomplete.
+    buffers: CallBuffers,
 }
 
 /// The progress of a call.
@@ -61,6 +65,7 @@ impl Call {
         request: Request<RecvStream>,
         mut respond: SendResponse<Bytes>,
         limits: &GrpcLimits,
+        buffers: &Arc<ConnectionBuffers>,
     ) -> Option<Self> {
         let (head, body) = request.into_parts();
         if let Some(refusal) = http_rejection(&head) {
@@ -82,6 +87,7 @@ impl Call {
             decoder: MessageDecoder::new(limits.max_message_len),
             held_window: 0,
             message: None,
+            buffers: CallBuffers::new(Arc::clone(buffers)),
         })
     }
 
@@ -155,7 +161,13 @@ impl Call {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, GrpcStatus>>> {
         while !self.body.is_end_stream() {
-            match ready!(self.body.poll_data(context)) {
+            let Poll::Ready(data) = self.body.poll_data(context) else {
+                return match self.reserve() {
+                    Ok(()) => Poll::Pending,
+                    Err(status) => Poll::Ready(Some(Err(status))),
+                };
+            };
+            match data {
                 // Many clients end the request with an empty frame.
                 Some(Ok(bytes)) if bytes.is_empty() => {}
                 Some(Ok(bytes)) => {
@@ -196,15 +208,34 @@ impl Call {
         Ok(())
     }
 
+    /// Reserves what the call buffers while more of its request is awaited, and frees the larger buffer that it arrived in.
+    fn reserve(&mut self) -> Result<(), GrpcStatus> {
+        let (held, declared) = match &mut self.message {
+            // Only the end of the stream is missing.
+            Some(message) => {
+                if self.buffers.held() < message.len() {
+                    *message = Bytes::copy_from_slice(message);
+                }
+                (message.len(), 0)
+            }
+            None => self.decoder.detach(),
+        };
+        self.buffers.resize(CALL_LEN.saturating_add(held), declared)
+    }
+
     fn release_window(&mut self) {
         // It fails if the stream is gone, which needs no handling.
         let _released = self.body.flow_control().release_capacity(self.held_window);
     }
 
     /// Converts the call into a stream of replies.
-    pub(super) fn into_stream(mut self) -> Option<(GrpcMethod, RecvStream, SendStream<Bytes>)> {
+    pub(super) fn into_stream(
+        mut self,
+        limits: &GrpcLimits,
+    ) -> Option<(RequestStream, SendStream<Bytes>)> {
         let stream = send_head(&mut self.respond, Response::new(()), false)?;
-        Some((self.method, self.body, stream))
+        let requests = RequestStream::new(self.method, self.body, self.buffers, limits);
+        Some((requests, stream))
     }
 }
 
@@ -281,8 +312,9 @@ pub(super) async fn finish_call<S: GrpcHandler>(
 ) {
     let step = match step {
         CallProgress::ReadingRequest(mut call) => {
+            let time = call.buffers.connection().timeout(limits.message_timeout);
             let message = poll_fn(|context| call.poll_request(context));
-            match confirmed_timeout(limits.message_timeout, message).await {
+            match confirmed_timeout(time, message).await {
                 Ok(None) => return,
                 Ok(Some(Err(status))) => call.complete(Err(status)),
                 Ok(Some(Ok(message))) => {

@@ -1,6 +1,7 @@
 //! One HTTP/2 connection and its calls.
 //!
-//! Calls are answered as they are read, and the answers to all calls of one read are written at once (`gathered_stream.rs`). Must not know: services, sockets.
+//! Calls are answered as they are read, and the answers to all calls of one read are written at once (`gathered_stream.rs`). Must
+//! not know: services, sockets.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -8,16 +9,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use h2::Reason;
 use h2::server::{Builder, Connection as Http2};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 use super::call::{Call, CallProgress, finish_call};
+use super::call_buffers::{CallBuffers, ConnectionBuffers};
+use super::frame_guard::{FloodSignal, FrameGuard};
 use super::gathered_stream::{GatheredStream, TurnHandle};
 use super::keep_alive::KeepAlive;
 use super::limits::GrpcLimits;
 use super::methods::GrpcHandler;
 use super::streams;
+use crate::listen::counters::increment;
 use crate::listen::{ConnectionProgress, ShutdownSignal, confirmed_timeout};
 
 /// Bytes of requests that a connection may have sent without being answered. Two of the longest messages fit.
@@ -35,6 +40,7 @@ const MAX_STREAMING_CALLS: usize = 16;
 pub(super) async fn serve_connection<T, S>(
     io: T,
     service: Arc<S>,
+    buffers: Arc<ConnectionBuffers>,
     limits: GrpcLimits,
     progress: ConnectionProgress,
     stopping: ShutdownSignal,
@@ -43,7 +49,9 @@ pub(super) async fn serve_connection<T, S>(
     S: GrpcHandler,
 {
     let (gathered, turns) = GatheredStream::new(io);
-    let handshake = http2_builder(&limits).handshake(gathered);
+    let flood = FloodSignal::default();
+    let guarded = FrameGuard::new(gathered, flood.clone());
+    let handshake = http2_builder(&limits).handshake(guarded);
     let Ok(Ok(mut http2)) = confirmed_timeout(limits.preface_timeout, handshake).await else {
         tracing::debug!("HTTP/2 handshake failed");
         return;
@@ -59,10 +67,14 @@ pub(super) async fn serve_connection<T, S>(
         unfinished: JoinSet::new(),
         streams: JoinSet::new(),
         service,
+        flood,
+        unsent: CallBuffers::new(Arc::clone(&buffers)),
+        buffers,
         limits,
         progress,
         stopping,
         is_stopping: false,
+        is_cut: false,
     };
     poll_fn(|context| connection.poll_turn(context, stop.as_mut())).await;
 }
@@ -85,17 +97,23 @@ fn http2_builder(limits: &GrpcLimits) -> Builder {
 }
 
 struct GrpcConnection<T, S> {
-    http2: Http2<GatheredStream<T>, Bytes>,
+    http2: Http2<FrameGuard<GatheredStream<T>>, Bytes>,
     turns: TurnHandle<T>,
     keep_alive: Option<KeepAlive>,
     /// Calls that could not be answered immediately, bounded by the concurrent streams of the connection, and streaming calls.
     unfinished: JoinSet<()>,
     streams: JoinSet<()>,
     service: Arc<S>,
+    flood: FloodSignal,
+    buffers: Arc<ConnectionBuffers>,
+    /// The reservation of answers that the client has not read.
+    unsent: CallBuffers,
     limits: GrpcLimits,
     progress: ConnectionProgress,
     stopping: ShutdownSignal,
     is_stopping: bool,
+    /// Whether it is being closed because of a flood.
+    is_cut: bool,
 }
 
 impl<T, S> GrpcConnection<T, S>
@@ -108,7 +126,13 @@ where
         self.turns.begin();
         let polled = self.poll(context, stop);
         match self.turns.end(context) {
-            Ok(()) => polled,
+            Ok(unsent) => {
+                // A client that does not read holds its answers in memory.
+                if unsent != self.unsent.held() && self.unsent.resize(unsent, 0).is_err() {
+                    return Poll::Ready(());
+                }
+                polled
+            }
             Err(error) => {
                 tracing::debug!(%error, "connection ended early");
                 Poll::Ready(())
@@ -128,7 +152,7 @@ where
             match self.http2.poll_accept(context) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     self.progress.mark_established();
-                    if let Some(call) = Call::begin(request, respond, &self.limits) {
+                    if let Some(call) = Call::begin(request, respond, &self.limits, &self.buffers) {
                         self.start_call(call, context);
                     }
                 }
@@ -138,6 +162,7 @@ where
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
+                Poll::Pending if self.flood.is_set() && !self.is_cut => self.cut(),
                 Poll::Pending => break,
             }
         }
@@ -145,6 +170,15 @@ where
             Some(keep_alive) => keep_alive.poll(context, &self.limits),
             None => Poll::Pending,
         }
+    }
+
+    /// Closes the connection because the client floods it with frames.
+    #[cold]
+    fn cut(&mut self) {
+        self.is_cut = true;
+        increment(&self.buffers.counters().floods);
+        tracing::debug!("connection closed: too many HTTP/2 frames that ask for nothing");
+        self.http2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
     }
 
     fn start_call(&mut self, call: Call, context: &mut Context<'_>) {

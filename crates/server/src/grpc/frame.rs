@@ -68,10 +68,27 @@ impl MessageDecoder {
         let end = PREFIX_LEN.saturating_add(length);
         let framed = if self.assembled.is_empty() {
             self.contiguous.split_to(end)
+        } else if self.assembled.len() == end {
+            std::mem::take(&mut self.assembled).freeze()
         } else {
             self.assembled.split_to(end).freeze()
         };
         Ok(Some(framed.slice(PREFIX_LEN..)))
+    }
+
+    /// Takes the unread bytes out of the buffer that they arrived in, which is larger and would be kept for them. Returns how
+    /// many bytes they take, and how many the message has by its prefix.
+    pub(crate) fn detach(&mut self) -> (usize, usize) {
+        if !self.contiguous.is_empty() {
+            self.assembled.extend_from_slice(&self.contiguous);
+            self.contiguous = Bytes::new();
+        }
+        let declared = match self.assembled.first_chunk::<PREFIX_LEN>() {
+            Some([_, length @ ..]) => usize::try_from(u32::from_be_bytes(*length)),
+            None => Ok(0),
+        };
+        let declared = declared.unwrap_or(usize::MAX);
+        (self.assembled.capacity(), declared)
     }
 
     /// Whether no bytes of an incomplete message remain.

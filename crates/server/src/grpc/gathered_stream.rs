@@ -55,20 +55,21 @@ impl<T: AsyncWrite + Unpin> TurnHandle<T> {
         lock(&self.0).is_gathering = true;
     }
 
-    /// Writes what was kept. What the peer does not take now is written in later turns, which begin when it takes more.
+    /// Writes what was kept, and returns how many bytes the peer does not take now. They are written in later turns, which begin
+    /// when it takes more.
     ///
     /// # Errors
     ///
     /// The connection is broken.
-    pub(super) fn end(&self, context: &mut Context<'_>) -> io::Result<()> {
+    pub(super) fn end(&self, context: &mut Context<'_>) -> io::Result<usize> {
         let mut gatherer = lock(&self.0);
         gatherer.is_gathering = false;
         if gatherer.buffer.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         match gatherer.poll_drain(context) {
-            Poll::Ready(drained) => drained,
-            Poll::Pending => Ok(()),
+            Poll::Ready(drained) => drained.map(|()| 0),
+            Poll::Pending => Ok(gatherer.buffer.len()),
         }
     }
 }

@@ -4,8 +4,10 @@
 //! decision. Must not know: sockets, how requests are decided.
 
 mod call;
+mod call_buffers;
 mod connection;
 mod frame;
+mod frame_guard;
 mod gathered_stream;
 mod health;
 mod keep_alive;
@@ -30,13 +32,14 @@ use tollgate_core::Nanos;
 use tollgate_engine::Ticket;
 use tollgate_store::Clock;
 
+use self::call_buffers::ConnectionBuffers;
 use self::connection::serve_connection;
 use self::frame::{finish_frame, new_frame};
 use self::methods::{GrpcHandler, GrpcMethod, GrpcReply, QuotaStream};
 use self::status::{GrpcCode, GrpcStatus};
 use crate::listen::counters::{ListenerCounters, increment};
 use crate::listen::{
-    ConnectionHandler, DrainOutcome, Listener, Peer, ShutdownSignal, Stream, accept,
+    BufferBudget, ConnectionHandler, DrainOutcome, Listener, Peer, ShutdownSignal, Stream, accept,
 };
 use tollgate_envoy::EnvoyService;
 use tollgate_envoy::protobuf as wire;
@@ -49,6 +52,7 @@ use tollgate_service::{RequestOutcome, Transport, catch_panic};
 pub struct GrpcServer<C> {
     envoy: Arc<EnvoyService<C>>,
     counters: Arc<ListenerCounters>,
+    buffers: Arc<BufferBudget>,
     /// Triggers when load balancers should stop sending calls, before the shutdown.
     drain_signal: Option<ShutdownSignal>,
 }
@@ -60,8 +64,16 @@ impl<C: Clock + 'static> GrpcServer<C> {
         Self {
             envoy,
             counters: Arc::default(),
+            buffers: Arc::default(),
             drain_signal: None,
         }
+    }
+
+    /// Shares this buffer budget with other listeners.
+    #[must_use]
+    pub fn with_buffers(mut self, buffers: Arc<BufferBudget>) -> Self {
+        self.buffers = buffers;
+        self
     }
 
     /// Reports not ready once `drain_signal` triggers.
@@ -246,8 +258,16 @@ impl<C: Clock + 'static> ConnectionHandler for GrpcProtocol<C> {
         peer: Peer,
         stopping: ShutdownSignal,
     ) -> impl Future<Output = ()> + Send + 'static {
+        let buffers = ConnectionBuffers::new(&self.server.buffers, &self.server.counters);
         let server = Arc::clone(&self.server);
-        serve_connection(stream, server, self.limits, peer.progress, stopping)
+        serve_connection(
+            stream,
+            server,
+            buffers,
+            self.limits,
+            peer.progress,
+            stopping,
+        )
     }
 
     fn counters(&self) -> &ListenerCounters {

@@ -4,11 +4,14 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::{RecvStream, SendStream};
+use tokio::time::{Instant, timeout};
 
 use super::call::{Call, finish_stream};
+use super::call_buffers::CallBuffers;
 use super::frame::MessageDecoder;
 use super::limits::GrpcLimits;
 use super::methods::{GrpcHandler, GrpcMethod};
@@ -28,17 +31,9 @@ pub(super) async fn serve<S: GrpcHandler>(
     limits: GrpcLimits,
     stopping: ShutdownSignal,
 ) {
-    let Some((method, body, mut stream)) = call.into_stream() else {
+    let method = call.method();
+    let Some((mut requests, mut stream)) = call.into_stream(&limits) else {
         return;
-    };
-    let max_len = match method {
-        // A report covers all buckets of a client.
-        GrpcMethod::StreamQuotas => limits.max_message_len.saturating_mul(REPORT_LEN_FACTOR),
-        _ => limits.max_message_len,
-    };
-    let mut requests = RequestStream {
-        body,
-        decoder: MessageDecoder::new(max_len),
     };
     let served = match method {
         GrpcMethod::HealthWatch => {
@@ -50,7 +45,7 @@ pub(super) async fn serve<S: GrpcHandler>(
             }
             Err(status) => Some(Err(status)),
         },
-        _ => serve_reflection(&mut requests, &mut stream, &*service, &stopping).await,
+        _ => serve_reflection(&mut requests, &mut stream, &*service, &limits, &stopping).await,
     };
     if let Some(status) = served {
         finish_stream(&mut stream, status);
@@ -61,16 +56,52 @@ pub(super) async fn serve<S: GrpcHandler>(
 pub(super) struct RequestStream {
     body: RecvStream,
     decoder: MessageDecoder,
+    /// The reservation of an incomplete message.
+    buffers: CallBuffers,
+    message_timeout: Duration,
+    /// When an incomplete message has to be complete.
+    deadline: Option<Instant>,
 }
 
 impl RequestStream {
-    /// The next message, or `None` at the end of the stream.
+    pub(super) fn new(
+        method: GrpcMethod,
+        body: RecvStream,
+        buffers: CallBuffers,
+        limits: &GrpcLimits,
+    ) -> Self {
+        let max_len = match method {
+            // A report covers all buckets of a client.
+            GrpcMethod::StreamQuotas => limits.max_message_len.saturating_mul(REPORT_LEN_FACTOR),
+            _ => limits.max_message_len,
+        };
+        Self {
+            body,
+            decoder: MessageDecoder::new(max_len),
+            buffers,
+            message_timeout: limits.message_timeout,
+            deadline: None,
+        }
+    }
+
+    /// The next message, or `None` at the end of the stream. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, GrpcStatus> {
         loop {
             if let Some(message) = self.decoder.next_message()? {
+                self.deadline = None;
+                self.buffers.release();
                 return Ok(Some(message));
             }
-            match poll_fn(|context| self.body.poll_data(context)).await {
+            let data = match self.await_rest()? {
+                None => poll_fn(|context| self.body.poll_data(context)).await,
+                Some(time) => {
+                    let data = poll_fn(|context| self.body.poll_data(context));
+                    confirmed_timeout(time, data)
+                        .await
+                        .map_err(|_elapsed| late_message())?
+                }
+            };
+            match data {
                 Some(Ok(bytes)) => {
                     // At most one message and one window are buffered.
                     let _released = self.body.flow_control().release_capacity(bytes.len());
@@ -80,6 +111,36 @@ impl RequestStream {
             }
         }
     }
+
+    /// Reserves an incomplete message, and returns the time that the client has to complete it. `None` if there is none.
+    fn await_rest(&mut self) -> Result<Option<Duration>, GrpcStatus> {
+        if self.decoder.is_empty() {
+            return Ok(None);
+        }
+        let (held, declared) = self.decoder.detach();
+        self.buffers.resize(held, declared)?;
+        let now = Instant::now();
+        let time = self.buffers.connection().timeout(self.message_timeout);
+        let deadline = *self.deadline.get_or_insert_with(|| now + time);
+        Ok(Some(deadline.saturating_duration_since(now)))
+    }
+
+    /// Completes with an error when the client sends a message. After the end of the stream it never completes.
+    async fn extra_message(&mut self) -> GrpcStatus {
+        match self.next().await {
+            Ok(None) => std::future::pending().await,
+            Ok(Some(_)) => {
+                let message = "the call has more than one message";
+                GrpcStatus::new(GrpcCode::InvalidArgument, message)
+            }
+            Err(status) => status,
+        }
+    }
+}
+
+fn late_message() -> GrpcStatus {
+    let message = "the request was not complete in time";
+    GrpcStatus::new(GrpcCode::DeadlineExceeded, message)
 }
 
 /// Completes when the client resets the stream.
@@ -101,10 +162,7 @@ async fn serve_health_watch<S: GrpcHandler>(
         Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => Bytes::new(),
         Ok(Err(status)) => return Some(Err(status)),
-        Err(_) => {
-            let message = "the request was not complete in time";
-            return Some(Err(GrpcStatus::new(GrpcCode::DeadlineExceeded, message)));
-        }
+        Err(_) => return Some(Err(late_message())),
     };
     let leaving = service.drain_signal().unwrap_or(stopping);
     for is_change in [false, true] {
@@ -113,6 +171,8 @@ async fn serve_health_watch<S: GrpcHandler>(
                 () = leaving.wait() => {}
                 () = stopping.wait() => {}
                 () = client_reset(stream) => return None,
+                // Otherwise nobody would read what the client sends on.
+                status = requests.extra_message() => return Some(Err(status)),
             }
         }
         let answer = service.handle(GrpcMethod::HealthWatch, &request, stopping.is_triggered());
@@ -124,6 +184,7 @@ async fn serve_health_watch<S: GrpcHandler>(
     tokio::select! {
         () = stopping.wait() => {}
         () = client_reset(stream) => return None,
+        status = requests.extra_message() => return Some(Err(status)),
     }
     let status = GrpcStatus::new(GrpcCode::Unavailable, "the server is stopping");
     Some(Err(status))
@@ -133,6 +194,7 @@ async fn serve_reflection<S: GrpcHandler>(
     requests: &mut RequestStream,
     stream: &mut SendStream<Bytes>,
     service: &S,
+    limits: &GrpcLimits,
     stopping: &ShutdownSignal,
 ) -> StreamEnd {
     for _ in 0..MAX_REQUESTS {
@@ -150,8 +212,10 @@ async fn serve_reflection<S: GrpcHandler>(
         match answer.await {
             Ok(answer) => {
                 stream.reserve_capacity(answer.message.len());
-                poll_fn(|context| stream.poll_capacity(context))
-                    .await?
+                let room = poll_fn(|context| stream.poll_capacity(context));
+                timeout(limits.listener.write_timeout, room)
+                    .await
+                    .ok()??
                     .ok()?;
                 stream.send_data(answer.message, false).ok()?;
             }

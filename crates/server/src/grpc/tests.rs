@@ -17,12 +17,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tollgate_core::Nanos;
 
+use super::call_buffers::ConnectionBuffers;
 use super::connection::serve_connection;
 use super::frame::encode_frame;
 use super::limits::GrpcLimits;
 use super::methods::{GrpcHandler, GrpcMethod, GrpcReply};
 use super::status::{GrpcCode, GrpcStatus};
-use crate::listen::{ConnectionProgress, ShutdownTrigger};
+use crate::listen::{BufferBudget, ConnectionProgress, ShutdownTrigger};
 
 const PATH: &str = "http://a/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -49,23 +50,31 @@ impl GrpcHandler for Echo {
 
 struct RawConnection {
     client: DuplexStream,
+    budget: Arc<BufferBudget>,
     stop: ShutdownTrigger,
     tasks: JoinSet<()>,
 }
 
 fn connect_raw() -> RawConnection {
+    connect_with(BufferBudget::default())
+}
+
+fn connect_with(budget: BufferBudget) -> RawConnection {
+    let budget = Arc::new(budget);
     let (client, server) = duplex(1 << 16);
     let (stop, stopping) = ShutdownTrigger::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(serve_connection(
         server,
         Arc::new(Echo),
+        ConnectionBuffers::new(&budget, &Arc::default()),
         GrpcLimits::default(),
         ConnectionProgress::default(),
         stopping,
     ));
     RawConnection {
         client,
+        budget,
         stop,
         tasks,
     }
@@ -73,16 +82,18 @@ fn connect_raw() -> RawConnection {
 
 /// An HTTP/2 client, the shutdown trigger, and the tasks of both ends.
 async fn connected() -> (SendRequest<Bytes>, ShutdownTrigger, JoinSet<()>) {
-    let RawConnection {
-        client,
-        stop,
-        mut tasks,
-    } = connect_raw();
-    let (send, connection) = h2::client::handshake(client).await.unwrap();
-    tasks.spawn(async move {
-        let _ended = connection.await;
-    });
-    (send, stop, tasks)
+    connect_raw().handshake().await
+}
+
+impl RawConnection {
+    async fn handshake(self) -> (SendRequest<Bytes>, ShutdownTrigger, JoinSet<()>) {
+        let mut tasks = self.tasks;
+        let (send, connection) = h2::client::handshake(self.client).await.unwrap();
+        tasks.spawn(async move {
+            let _ended = connection.await;
+        });
+        (send, self.stop, tasks)
+    }
 }
 
 async fn begin(send: &SendRequest<Bytes>) -> (ResponseFuture, SendStream<Bytes>) {
@@ -95,13 +106,15 @@ async fn begin(send: &SendRequest<Bytes>) -> (ResponseFuture, SendStream<Bytes>)
 /// The reply and the status, which may be in the head.
 async fn end(response: ResponseFuture) -> (Bytes, String) {
     let (head, mut body): (_, RecvStream) = response.await.unwrap().into_parts();
-    let message = match body.data().await {
-        Some(bytes) => bytes.unwrap(),
-        None => Bytes::new(),
-    };
+    let mut message = Vec::new();
+    while let Some(bytes) = body.data().await {
+        let bytes = bytes.unwrap();
+        message.extend_from_slice(&bytes);
+        body.flow_control().release_capacity(bytes.len()).unwrap();
+    }
     let trailers = body.trailers().await.unwrap().unwrap_or(head.headers);
     let status = trailers["grpc-status"].to_str().unwrap();
-    (message, status.to_owned())
+    (message.into(), status.to_owned())
 }
 
 fn request_message(seconds: u8) -> Bytes {
@@ -160,6 +173,78 @@ async fn a_fragmented_request_is_answered_and_a_cancelled_one_is_dropped() {
     drop(send);
     while tasks.join_next().await.is_some() {}
     assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+async fn until_used(budget: &BufferBudget, is_right: impl Fn(usize) -> bool) {
+    let began = Instant::now();
+    while !is_right(budget.used()) {
+        assert!(began.elapsed().as_secs() < 5, "{}", budget.used());
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+}
+
+/// A message with so many bytes, without its last byte.
+fn all_but_one(len: usize) -> Bytes {
+    let message = encode_frame(|out| out.extend(vec![0; len]));
+    message.slice(..message.len() - 1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn i06_unfinished_messages_are_counted_refused_and_released() {
+    let raw = connect_with(BufferBudget::new(130_000));
+    let budget = Arc::clone(&raw.budget);
+    let (send, _stop, tasks) = raw.handshake().await;
+    let (first, mut first_body) = begin(&send).await;
+    first_body.send_data(all_but_one(40_000), false).unwrap();
+    until_used(&budget, |used| used >= 40_000).await;
+    // A message that would not fit is refused by its declared length.
+    let (refused, mut body) = begin(&send).await;
+    body.send_data(all_but_one(60_000).slice(..5), false)
+        .unwrap();
+    assert_eq!(end(refused).await.1, "8", "resource exhausted");
+    // Small calls are answered, also those that arrive in pieces.
+    let (small, mut body) = begin(&send).await;
+    body.send_data(request_message(0).slice(..3), false)
+        .unwrap();
+    tokio::task::yield_now().await;
+    body.send_data(request_message(0).slice(3..), true).unwrap();
+    assert_eq!(end(small).await.1, "0");
+    // A message that is completed is answered, and its bytes are free.
+    first_body
+        .send_data(Bytes::from_static(&[0]), true)
+        .unwrap();
+    assert_eq!(end(first).await.1, "0");
+    until_used(&budget, |used| used == 0).await;
+    // So are those of a call that is cancelled, and of a client that leaves.
+    for is_cancelled in [true, false] {
+        let (response, mut body) = begin(&send).await;
+        body.send_data(all_but_one(40_000), false).unwrap();
+        until_used(&budget, |used| used >= 40_000).await;
+        if is_cancelled {
+            body.send_reset(h2::Reason::CANCEL);
+            until_used(&budget, |used| used == 0).await;
+        }
+        drop(response);
+    }
+    drop((send, first_body, tasks));
+    until_used(&budget, |used| used == 0).await;
+}
+
+/// Calls without a message cost memory too: a stream, a task and a timer each.
+#[tokio::test(start_paused = true)]
+async fn i06_calls_that_only_begin_are_counted() {
+    let raw = connect_with(BufferBudget::new(60_000));
+    let budget = Arc::clone(&raw.budget);
+    let (send, _stop, _tasks) = raw.handshake().await;
+    let mut calls = Vec::new();
+    for _ in 0..58 {
+        calls.push(begin(&send).await);
+    }
+    until_used(&budget, |used| used == 58 * 1_024).await;
+    let (refused, _body) = begin(&send).await;
+    assert_eq!(end(refused).await.1, "8");
+    drop(calls);
+    until_used(&budget, |used| used == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,8 +330,11 @@ async fn calls_of_one_packet_are_answered_with_one_write() {
         writes: Arc::clone(&writes),
     };
     let limits = GrpcLimits::default();
+    let buffers = ConnectionBuffers::new(&Arc::default(), &Arc::default());
     let (echo, progress) = (Arc::new(Echo), ConnectionProgress::default());
-    tasks.spawn(serve_connection(counted, echo, limits, progress, stopping));
+    tasks.spawn(serve_connection(
+        counted, echo, buffers, limits, progress, stopping,
+    ));
     let (send, connection) = h2::client::handshake(client).await.unwrap();
     tasks.spawn(async move {
         let _ended = connection.await;

@@ -106,8 +106,10 @@ impl<C: Clock + 'static> HttpApi<C> {
             return Ok(HttpResponse::status_problem(StatusCode::FORBIDDEN, detail));
         }
         let clients = self.gateways.client_source(gateway);
-        let forwarded =
+        let mut forwarded =
             ForwardedRequest::parse(gateway, request.headers, request.peer.ip(), clients)?;
+        let generation = self.service.engine().generation();
+        forwarded.resolve_duplicates(generation.rules().duplicate_rules());
         if self.saturation().is_full() {
             let peek = CheckOptions::new(CheckMode::Peek);
             let peeked = self.service.check(Transport::Http, &forwarded, peek).await;

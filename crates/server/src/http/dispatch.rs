@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_store::Clock;
 
 use crate::http::bad_input::{BadInput, echo};
+use crate::http::cross_site::{BodyType, is_cross_site};
 use crate::http::http_api::HttpApi;
 use crate::http::http1;
 use crate::http::openapi;
@@ -18,7 +20,9 @@ use crate::http::response::HttpResponse;
 use crate::http::routes::{ApiEndpoint, ApiRoute, max_body_len};
 use crate::http::{HttpHandler, HttpLimits, HttpRequest, serve_http};
 use crate::listen::counters::ListenerCounters;
-use crate::listen::{DrainOutcome, Listener, Peer, ShutdownSignal};
+use crate::listen::{
+    BufferPriority, BufferReservation, DrainOutcome, Listener, Peer, ShutdownSignal,
+};
 use tollgate_service::{RequestOutcome, Transport};
 
 impl<C: Clock> HttpApi<C> {
@@ -124,6 +128,10 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
         self.counters()
     }
 
+    fn reserve_buffers(&self) -> BufferReservation {
+        BufferReservation::new(Arc::clone(self.buffers()), BufferPriority::Normal)
+    }
+
     fn has_fleet(&self) -> bool {
         self.service.fleet().is_some()
     }
@@ -144,6 +152,11 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
             let detail =
                 "this server runs envoyproxy/ratelimit configuration; use gRPC or POST /json";
             return HttpResponse::status_problem(StatusCode::NOT_IMPLEMENTED, detail);
+        }
+        if let Err(refusal) = reject_cross_site(route, request) {
+            self.metrics()
+                .record_outcome(Transport::Http, RequestOutcome::Failed);
+            return refusal;
         }
         let began = route.endpoint.is_decision().then(|| self.service.now());
         let answered = match route.endpoint {
@@ -175,6 +188,29 @@ impl<C: Clock + 'static> HttpHandler for HttpApi<C> {
         }
         answered.unwrap_or_else(|bad| bad_request(&bad))
     }
+}
+
+/// Refuses what a web page of another site can make a browser send, if it would change something. Forward-auth endpoints get
+/// the fields of the request that the gateway holds, so they are not asked.
+fn reject_cross_site(route: &ApiRoute, request: &HttpRequest<'_>) -> Result<(), HttpResponse> {
+    let headers = request.headers;
+    if *request.method == Method::POST && route.max_body_len > 0 {
+        if BodyType::of_headers(headers).is_acceptable(headers) {
+            return Ok(());
+        }
+        let sent = headers
+            .get(CONTENT_TYPE)
+            .map_or(&b""[..], |value| value.as_bytes());
+        let reason = "it must be application/json; with curl use --json";
+        let bad = BadInput::new("content-type", sent, reason);
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Err(HttpResponse::status_problem(status, bad.to_string()));
+    }
+    if route.endpoint == ApiEndpoint::Check && is_cross_site(headers) {
+        let detail = "origin: pages of other sites may not charge a limit with GET; send POST with content-type application/json";
+        return Err(HttpResponse::status_problem(StatusCode::FORBIDDEN, detail));
+    }
+    Ok(())
 }
 
 fn bad_request(bad: &BadInput) -> HttpResponse {

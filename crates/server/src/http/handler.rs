@@ -5,12 +5,13 @@
 use std::future::Future;
 use std::pin::pin;
 
+use hyper::header::RETRY_AFTER;
 use hyper::{HeaderMap, Method, StatusCode};
 use tollgate_service::catch_panic;
 
 use super::response::HttpResponse;
-use crate::listen::Peer;
 use crate::listen::counters::{ListenerCounters, increment};
+use crate::listen::{BufferReservation, Peer};
 
 /// One request, read in full.
 #[derive(Debug)]
@@ -43,6 +44,9 @@ pub(crate) trait HttpHandler: Send + Sync + 'static {
     fn handle(&self, request: &HttpRequest<'_>) -> impl Future<Output = HttpResponse> + Send;
 
     fn counters(&self) -> &ListenerCounters;
+
+    /// An empty reservation for the buffers of one connection.
+    fn reserve_buffers(&self) -> BufferReservation;
 }
 
 /// The response of the handler, or a 500 if it panics.
@@ -64,4 +68,16 @@ fn panic_response<A: HttpHandler>(handler: &A, request: &HttpRequest<'_>) -> Htt
     tracing::error!(path = request.path, "request panicked");
     let detail = "internal error while answering this request";
     HttpResponse::status_problem(StatusCode::INTERNAL_SERVER_ERROR, detail)
+}
+
+/// The response to a request that the buffer budget has no room for. It is counted.
+#[cold]
+pub(crate) fn buffers_full<A: HttpHandler>(
+    handler: &A,
+    buffers: &BufferReservation,
+) -> HttpResponse {
+    buffers.budget().record_refusal(handler.counters());
+    let detail = "body: the server buffers too many requests; send it again later, or a body of at most 4096 bytes";
+    HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
+        .with_header(RETRY_AFTER, "1")
 }

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use tollgate_core::Nanos;
 use tollgate_engine::Engine;
-use tollgate_envoy::EnvoyService;
 use tollgate_envoy::config::EnvoyPolicy;
 use tollgate_envoy::engine::is_envoy_config_path;
 use tollgate_envoy::rlqs::QuotaBounds;
+use tollgate_envoy::{EnvoyOptions, EnvoyService};
+use tollgate_files::FileWorker;
 use tollgate_fleet::Fleet;
 use tollgate_http::{Dialects, TrustedProxies};
 use tollgate_policy::model::Policy;
+use tollgate_service::state::InitialState;
 use tollgate_service::{
     DenialLogMode, InvalidService, Metrics, RateLimitService, Saturation, Secret,
 };
@@ -22,7 +24,7 @@ use tollgate_store::{Clock, MemoryStore};
 use crate::http::forward_auth::Gateways;
 use crate::http::welcome::{envoy_welcome, policy_welcome};
 use crate::listen::counters::ListenerCounters;
-use crate::listen::{LocalEndpoint, ShutdownSignal};
+use crate::listen::{BufferBudget, LocalEndpoint, ShutdownSignal};
 
 /// The HTTP API of a rate limit service.
 #[derive(Debug)]
@@ -34,6 +36,7 @@ pub struct HttpApi<C> {
     /// Triggers when load balancers should stop sending requests here.
     drain_signal: Option<ShutdownSignal>,
     counters: ListenerCounters,
+    buffers: Arc<BufferBudget>,
 }
 
 /// The name of [`HttpApi`] before version 0.2. It will be removed in the next release.
@@ -57,8 +60,18 @@ impl<C: Clock> HttpApi<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        let service = RateLimitService::new(policy, keys, clock, secret)?;
-        Self::from_service(service)
+        Self::with_state(policy, InitialState::empty(keys, clock)?, secret)
+    }
+
+    /// Like [`new_with_secret`](Self::new_with_secret), with the state of an earlier process.
+    ///
+    /// The policy is invalid.
+    pub fn with_state(
+        policy: &Policy,
+        state: InitialState<C>,
+        secret: Secret,
+    ) -> Result<Self, InvalidService> {
+        Self::from_service(RateLimitService::with_state(policy, state, secret)?)
     }
 
     /// An API that decides by a policy file, or by a file or directory of envoyproxy/ratelimit configuration.
@@ -71,14 +84,32 @@ impl<C: Clock> HttpApi<C> {
         clock: C,
         secret: Secret,
     ) -> Result<Self, InvalidService> {
-        if !is_envoy_config_path(path) {
-            let service = RateLimitService::from_file(path, keys, clock, secret)?;
+        let options = EnvoyOptions::default();
+        Self::from_file_with_state(path, InitialState::empty(keys, clock)?, secret, options)
+    }
+
+    /// Like [`from_file`](Self::from_file), with the state of an earlier process, and with options for envoyproxy/ratelimit
+    /// configuration. A policy file ignores the options.
+    ///
+    /// All errors of the file.
+    pub fn from_file_with_state(
+        path: &Path,
+        state: InitialState<C>,
+        secret: Secret,
+        options: EnvoyOptions,
+    ) -> Result<Self, InvalidService> {
+        let asked = path.to_owned();
+        let kind = FileWorker::new("read").run(move || is_envoy_config_path(&asked));
+        // If the file system does not answer, the policy's reader says so.
+        if !kind.unwrap_or(false) {
+            let service = RateLimitService::from_file_with_state(path, state, secret)?;
             return Self::from_service(service);
         }
-        let service = RateLimitService::new(&Policy::default(), keys, clock, secret)?;
+        let service = RateLimitService::with_state(&Policy::default(), state, secret)?;
         Ok(Self::from_envoy_service(EnvoyService::from_path(
             Arc::new(service),
             path,
+            options,
         )?))
     }
 
@@ -113,6 +144,7 @@ impl<C: Clock> HttpApi<C> {
             gateways: Gateways::new(TrustedProxies::default()),
             drain_signal: None,
             counters: ListenerCounters::default(),
+            buffers: Arc::default(),
         }
     }
 
@@ -134,6 +166,19 @@ impl<C: Clock> HttpApi<C> {
     pub fn with_drain_signal(mut self, drain_signal: ShutdownSignal) -> Self {
         self.drain_signal = Some(drain_signal);
         self
+    }
+
+    /// Shares this buffer budget with other listeners.
+    #[must_use]
+    pub fn with_buffers(mut self, buffers: Arc<BufferBudget>) -> Self {
+        self.buffers = buffers;
+        self
+    }
+
+    /// The bytes buffered for clients.
+    #[must_use]
+    pub const fn buffers(&self) -> &Arc<BufferBudget> {
+        &self.buffers
     }
 
     /// The service that decides.

@@ -43,15 +43,23 @@ pub(crate) fn parse_query(query: &str) -> Result<CheckRequest, BadInput> {
 
 const BROKEN_ESCAPE: &str = "a % must be followed by two hexadecimal digits";
 
+/// Decodes percent escapes, and `+` as a space. `None` if a `%` is not followed by two hexadecimal digits.
+pub(crate) fn decode(text: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+    decode_with(text.as_ref(), |byte| if byte == b'+' { b' ' } else { byte })
+}
+
 /// Decodes percent escapes. `None` if a `%` is not followed by two hexadecimal digits.
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode_escapes(text: &[u8]) -> Option<Vec<u8>> {
+    decode_with(text, |byte| byte)
+}
+
+fn decode_with(text: &[u8], plain: impl Fn(u8) -> u8) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
+    let mut bytes = text.iter().copied();
     while let Some(byte) = bytes.next() {
         decoded.push(match byte {
             b'%' => hex(bytes.next()?)? << 4 | hex(bytes.next()?)?,
-            b'+' => b' ',
-            byte => byte,
+            byte => plain(byte),
         });
     }
     Some(decoded)

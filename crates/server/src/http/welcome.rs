@@ -39,7 +39,7 @@ pub(crate) fn policy_welcome(
          Try it:\n\
          \x20 {curl} -i '{check}?key=alice'\n\
          \x20 for i in $(seq 25); do {curl} -s -o /dev/null -w '%{{http_code}} ' '{check}?key=bob'; done; echo\n\
-         \x20 {curl} -s -d '{{\"attributes\": {{\"ip\": \"192.0.2.7\", \"path\": \"/login\", \"method\": \"POST\"}}}}' {check}\n\
+         \x20 {curl} -s --json '{{\"attributes\": {{\"ip\": \"192.0.2.7\", \"path\": \"/login\", \"method\": \"POST\"}}}}' {check}\n\
          {also}\
          \n\
          Everything else: {url}/openapi.json\n"
@@ -67,7 +67,7 @@ pub(crate) fn envoy_welcome(endpoint: &LocalEndpoint, rules: &[String], also: &[
          {shown}\
          \n\
          Try it:\n\
-         \x20 {curl} -s -d '{{\"domain\": \"DOMAIN\", \"descriptors\": [{{\"entries\": [{{\"key\": \"KEY\", \"value\": \"VALUE\"}}]}}]}}' {url}/json\n\
+         \x20 {curl} -s --json '{{\"domain\": \"DOMAIN\", \"descriptors\": [{{\"entries\": [{{\"key\": \"KEY\", \"value\": \"VALUE\"}}]}}]}}' {url}/json\n\
          \x20 {curl} -s {url}/healthcheck\n\
          {also}\
          \n\

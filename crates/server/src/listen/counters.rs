@@ -15,6 +15,8 @@ pub struct ListenerCounters {
     pub(crate) evicted_connections: AtomicU64,
     pub(crate) auth_failures: AtomicU64,
     pub(crate) failed_handshakes: AtomicU64,
+    pub(crate) refused_buffers: AtomicU64,
+    pub(crate) floods: AtomicU64,
     pub(crate) panics: AtomicU64,
 }
 
@@ -75,6 +77,18 @@ impl ListenerCounters {
         self.failed_handshakes.load(Ordering::Relaxed)
     }
 
+    /// Requests refused and connections closed because the [`BufferBudget`](super::BufferBudget) had no room.
+    #[must_use]
+    pub fn refused_buffers(&self) -> u64 {
+        self.refused_buffers.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed because they sent too many HTTP/2 frames that ask for nothing.
+    #[must_use]
+    pub fn floods(&self) -> u64 {
+        self.floods.load(Ordering::Relaxed)
+    }
+
     /// A snapshot of all counters.
     #[must_use]
     pub fn counts(&self) -> ListenerCounts {
@@ -86,6 +100,8 @@ impl ListenerCounters {
             auth_failures: self.auth_failures(),
             accept_errors: self.accept_errors(),
             failed_handshakes: self.failed_handshakes(),
+            refused_buffers: self.refused_buffers(),
+            floods: self.floods(),
             panics: self.panics(),
             waiting: self.waiting(),
         }

@@ -4,6 +4,7 @@
 
 mod accept;
 mod auth_failure_throttle;
+mod buffer_budget;
 mod client_network;
 pub(crate) mod counters;
 mod listen_address;
@@ -22,11 +23,13 @@ pub use accept::{ConnectionHandler, DrainOutcome, ListenerLimits, accept};
 pub(crate) use auth_failure_throttle::{
     AuthFailureThrottle, FAILURE_DELAY, FailureAnswer, is_same_secret,
 };
+pub use buffer_budget::BufferBudget;
+pub(crate) use buffer_budget::{BufferPriority, BufferReservation, BuffersFull, UNCOUNTED_LEN};
 pub use listen_address::{InvalidListenAddress, ListenAddress, LocalEndpoint};
 pub use listener::{Listener, Peer};
 pub use open_connections::ConnectionProgress;
 pub(crate) use prefixed_stream::PrefixedStream;
-pub(crate) use send::send_available;
+pub(crate) use send::{SendProgress, send_available};
 pub use shutdown::{ShutdownSignal, ShutdownTrigger};
 pub(crate) use shutdown_or_timeout::{
     CONFIRMATION, ShutdownOrTimeout, WakeReason, confirmed_timeout,

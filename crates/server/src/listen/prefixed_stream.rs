@@ -8,19 +8,24 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::buffer_budget::BufferReservation;
+
 /// A stream with a prefix.
 #[derive(Debug)]
 pub(crate) struct PrefixedStream<S> {
     prefix: Vec<u8>,
     position: usize,
+    /// The reservation of the prefix, until it is read.
+    reserved: Option<BufferReservation>,
     stream: S,
 }
 
 impl<S> PrefixedStream<S> {
-    pub(crate) const fn new(prefix: Vec<u8>, stream: S) -> Self {
+    pub(crate) const fn new(prefix: Vec<u8>, reserved: BufferReservation, stream: S) -> Self {
         Self {
             prefix,
             position: 0,
+            reserved: Some(reserved),
             stream,
         }
     }
@@ -39,6 +44,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
             this.position = this.position.saturating_add(chunk.len());
             if this.position == this.prefix.len() {
                 (this.prefix, this.position) = (Vec::new(), 0);
+                this.reserved = None;
             }
             return Poll::Ready(Ok(()));
         }
@@ -79,7 +85,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::Stream;
+    use crate::listen::{BufferBudget, BufferPriority, Stream};
+    use std::sync::Arc;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
@@ -93,11 +100,18 @@ mod tests {
         client.write_all(b" and later").await.unwrap();
         drop(client);
         let stream = Stream::tcp(accepted.unwrap().0, Duration::from_secs(1));
-        let mut prefixed_stream = PrefixedStream::new(b"at first".to_vec(), stream);
+        let budget = Arc::new(BufferBudget::new(100));
+        let reserved = BufferReservation::new(Arc::clone(&budget), BufferPriority::Normal);
+        let mut reserved = reserved.with_uncounted_len(0);
+        reserved.resize(8).unwrap();
+        let prefix = b"at first".to_vec();
+        let mut prefixed_stream = PrefixedStream::new(prefix, reserved, stream);
         let mut first = [0; 3];
         prefixed_stream.read_exact(&mut first).await.unwrap();
+        assert_eq!(budget.used(), 8);
         let mut rest = String::new();
         prefixed_stream.read_to_string(&mut rest).await.unwrap();
         assert_eq!((&first, rest.as_str()), (b"at ", "first and later"));
+        assert_eq!(budget.used(), 0, "the prefix is freed");
     }
 }

@@ -23,8 +23,8 @@ use super::serve::RespLimits;
 use super::server::{NextAction, RespServer};
 use super::session::RespSession;
 use crate::listen::{
-    ConnectionProgress, LocalEndpoint, Peer, ShutdownOrTimeout, ShutdownSignal, Stream, WakeReason,
-    send_available,
+    BufferPriority, BufferReservation, ConnectionProgress, LocalEndpoint, Peer, ShutdownOrTimeout,
+    ShutdownSignal, Stream, UNCOUNTED_LEN, WakeReason, send_available,
 };
 
 /// The most bytes of one read, besides the start of an incomplete command.
@@ -36,7 +36,7 @@ const INPUT_LEN: usize = MAX_COMMAND_LEN + READ_LEN + 8 * 1_024;
 /// A reply buffer with a larger capacity is shrunk after use.
 const KEPT_OUTPUT_LEN: usize = 256 * 1_024;
 /// The capacity that a connection may keep for the start of its next command.
-const KEPT_INPUT_LEN: usize = 4 * 1_024;
+const KEPT_INPUT_LEN: usize = UNCOUNTED_LEN;
 /// How long, and how many bytes, are read and discarded after the last reply. If the socket were closed immediately, the
 /// client's operating system could drop replies that the client has not read.
 const LINGER: Duration = Duration::from_secs(1);
@@ -53,8 +53,8 @@ pub(super) struct RespConnection<C> {
     unsent: Vec<u8>,
     /// The most bytes of one read.
     read_len: usize,
-    /// The bytes that this connection has added to the server's `buffered_bytes`.
-    buffered: usize,
+    /// The reservation of the bytes that it buffers.
+    reserved: BufferReservation,
     is_closing: bool,
     /// Whether a command was completed since the timer last expired. Bytes alone do not count, or one byte a minute would keep
     /// an incomplete command forever.
@@ -88,6 +88,8 @@ impl<C: Clock> RespConnection<C> {
             true => FLEET_READ_LEN,
             false => READ_LEN,
         };
+        let budget = Arc::clone(server.buffers());
+        let reserved = BufferReservation::new(budget, BufferPriority::Normal);
         server.connections.fetch_add(1, Ordering::Relaxed);
         Self {
             stream,
@@ -97,7 +99,7 @@ impl<C: Clock> RespConnection<C> {
             pending: Vec::new(),
             unsent: Vec::new(),
             read_len,
-            buffered: 0,
+            reserved,
             is_closing: false,
             is_busy: false,
         }
@@ -131,17 +133,28 @@ impl<C: Clock> RespConnection<C> {
         // completed between two expiries.
         let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(idle)));
         let mut wake_events = ShutdownOrTimeout::new(stopping, stopped, timer);
+        let mut time = idle;
         loop {
+            // A client that makes us buffer a large command gets less time to complete it.
+            let budget = self.reserved.budget();
+            let (was_idle, is_counted) = (time == idle, self.reserved.is_counted());
+            if is_counted == was_idle {
+                time = match is_counted {
+                    true => budget.timeout(limits.command_timeout).min(idle),
+                    false => idle,
+                };
+                wake_events.wake_at(Instant::now() + time);
+            }
             let mut is_busy = std::mem::take(&mut self.is_busy);
             let next = |context: &mut Context<'_>| self.poll_input(context, server, &mut pipeline);
-            let next = next_input(&mut wake_events, idle, &mut is_busy, next).await?;
+            let next = next_input(&mut wake_events, time, &mut is_busy, next).await?;
             self.is_busy |= is_busy;
             if self.is_busy && self.session.is_authenticated {
                 self.progress.mark_established();
             }
             let mut next = next.unwrap_or(WaitingFor::End);
             while let WaitingFor::SendCapacity | WaitingFor::Replies = next {
-                if !self.is_within_buffer_limit(limits.max_buffered_bytes) {
+                if !self.reserve() {
                     return Ok(());
                 }
                 if let WaitingFor::Replies = next {
@@ -157,7 +170,7 @@ impl<C: Clock> RespConnection<C> {
             if let WaitingFor::End = next {
                 return Ok(());
             }
-            if !self.is_within_buffer_limit(limits.max_buffered_bytes) {
+            if !self.reserve() {
                 self.close_over_buffer_limit();
                 return Ok(());
             }
@@ -281,31 +294,28 @@ impl<C: Clock> RespConnection<C> {
 
     /// Keeps the start of an incomplete command.
     fn keep_incomplete(&mut self, incomplete: &[u8]) {
+        self.pending.reserve_exact(incomplete.len());
         self.pending.extend_from_slice(incomplete);
         if self.pending.is_empty() && self.pending.capacity() > KEPT_INPUT_LEN {
             self.pending = Vec::new();
         }
     }
 
-    /// Updates the server's `buffered_bytes` by what this connection holds beyond `KEPT_INPUT_LEN`. Returns false if all
-    /// connections together exceed the limit.
-    fn is_within_buffer_limit(&mut self, most: usize) -> bool {
-        let holds = self.pending.len().saturating_add(self.unsent.len());
-        let holds = if holds > KEPT_INPUT_LEN { holds } else { 0 };
-        if holds == 0 && self.buffered == 0 {
-            return true;
+    /// Reserves what this connection buffers. Returns false if all connections together exceed the budget; then the connection
+    /// has to be closed.
+    fn reserve(&mut self) -> bool {
+        let holds = self.pending.capacity().saturating_add(self.unsent.len());
+        let is_within = self.reserved.resize(holds).is_ok();
+        if !is_within {
+            let counters = self.server.counters();
+            self.reserved.budget().record_refusal(counters);
         }
-        let account = &self.server.buffered_bytes;
-        let before = account.fetch_add(holds, Ordering::Relaxed);
-        account.fetch_sub(self.buffered, Ordering::Relaxed);
-        let all = before.saturating_add(holds).saturating_sub(self.buffered);
-        self.buffered = holds;
-        // A connection that holds nothing is not closed.
-        holds == 0 || all <= most
+        is_within
     }
 
     /// Closes the connection because all connections together buffer too much.
     fn close_over_buffer_limit(&mut self) {
+        (self.pending, self.unsent) = (Vec::new(), Vec::new());
         // The reply is dropped if the send buffer has no room for it.
         let _sent = self
             .stream
@@ -324,9 +334,6 @@ impl<C: Clock> RespConnection<C> {
 impl<C> Drop for RespConnection<C> {
     fn drop(&mut self) {
         self.server.connections.fetch_sub(1, Ordering::Relaxed);
-        self.server
-            .buffered_bytes
-            .fetch_sub(self.buffered, Ordering::Relaxed);
     }
 }
 

@@ -272,7 +272,7 @@ pub(super) fn info<C: Clock>(
         "Memory",
         &[
             ("table_bytes", &usage.table_bytes),
-            ("held_bytes", &server.buffered_bytes.load(Ordering::Relaxed)),
+            ("held_bytes", &server.buffers().used()),
         ],
     );
     section(

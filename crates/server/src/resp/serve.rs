@@ -23,9 +23,8 @@ pub struct RespLimits {
     pub listener: ListenerLimits,
     /// A connection that completes no command for this long is closed, at the latest after twice this time.
     pub idle_timeout: Duration,
-    /// Bytes buffered for all connections together: incomplete large commands and unsent replies. A connection that would
-    /// exceed this is closed.
-    pub max_buffered_bytes: usize,
+    /// Time to complete a command of which more than 4 KiB are buffered, at the latest twice this time.
+    pub command_timeout: Duration,
 }
 
 impl Default for RespLimits {
@@ -33,7 +32,7 @@ impl Default for RespLimits {
         Self {
             listener: ListenerLimits::default(),
             idle_timeout: Duration::from_secs(300),
-            max_buffered_bytes: 64 << 20,
+            command_timeout: Duration::from_secs(10),
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{InvalidQuota, Nanos};
 use tollgate_fleet::Fleet;
@@ -18,8 +18,8 @@ use super::pipeline::{MAX_PENDING, Pipeline};
 use super::reply_writer::ReplyWriter;
 use super::session::RespSession;
 use super::throttle::Throttle;
-use crate::listen::AuthFailureThrottle;
 use crate::listen::counters::ListenerCounters;
+use crate::listen::{AuthFailureThrottle, BufferBudget};
 use tollgate_service::Metrics;
 
 /// Replies of this many bytes are sent before more commands run: a short command may have a long reply.
@@ -48,7 +48,7 @@ pub struct RespServer<C> {
     pub(super) commands: AtomicU64,
     pub(super) connections: AtomicU64,
     /// Bytes buffered for all connections together: incomplete large commands and unsent replies.
-    pub(super) buffered_bytes: AtomicUsize,
+    buffers: Arc<BufferBudget>,
     sessions: AtomicU64,
     counters: ListenerCounters,
     pub(super) metrics: Arc<Metrics>,
@@ -89,7 +89,7 @@ impl<C: Clock> RespServer<C> {
             auth_failures: AuthFailureThrottle::new("resp")?,
             commands: AtomicU64::new(0),
             connections: AtomicU64::new(0),
-            buffered_bytes: AtomicUsize::new(0),
+            buffers: Arc::default(),
             sessions: AtomicU64::new(0),
             counters: ListenerCounters::default(),
             metrics: Arc::default(),
@@ -122,6 +122,19 @@ impl<C: Clock> RespServer<C> {
     pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
         self.metrics = metrics;
         self
+    }
+
+    /// Shares this buffer budget with other listeners.
+    #[must_use]
+    pub fn with_buffers(mut self, buffers: Arc<BufferBudget>) -> Self {
+        self.buffers = buffers;
+        self
+    }
+
+    /// The bytes buffered for clients.
+    #[must_use]
+    pub const fn buffers(&self) -> &Arc<BufferBudget> {
+        &self.buffers
     }
 
     /// Whether a fleet decides, so that decisions have to be awaited.

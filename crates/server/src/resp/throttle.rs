@@ -20,14 +20,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_core::{InvalidQuota, MAX_CAPACITY, Nanos, Outcome, Rate, TokenBucket};
 use tollgate_fleet::Fleet;
 use tollgate_store::{
-    Clock, IdentifiedLimit, KeyTooLong, LimitId, MemoryStore, Op, QuotaCheck, StoreError, StoreKey,
-    StoreReply,
+    Clock, IdentifiedLimit, KeyTooLong, LimitId, MAX_KEY_LEN, MemoryStore, Op, QuotaCheck,
+    StoreError, StoreKey, StoreReply,
 };
 
 /// The prefix of keys in a fleet's store. Keys of policies are empty or start with 0, 1 or 2, which says whether their first
 /// part is present. Keys of envoyproxy/ratelimit rules start with the length of their domain, below 768, or with 255. The
 /// fleet's own keys start with 255.
 const FLEET_KEY_PREFIX: &[u8] = b"t";
+
+/// The longest key of a call that a fleet decides, in bytes.
+pub(super) const MAX_FLEET_KEY_LEN: usize = MAX_KEY_LEN - FLEET_KEY_PREFIX.len();
 
 /// How many quotas are remembered as known to the store.
 const KNOWN_QUOTAS: usize = 256;
@@ -54,8 +57,10 @@ impl ThrottleFamily {
 /// The quota of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThrottleQuota {
-    /// The burst in tokens. Zero admits nothing.
+    /// The burst in tokens. Zero admits no cost.
     pub(crate) burst: u64,
+    /// By how many tokens the burst is below zero. Then not even a peek passes.
+    pub(crate) deficit: u64,
     /// Tokens per period, at least one.
     pub(crate) count: u64,
     /// The period in nanoseconds. It may exceed `Nanos`.
@@ -69,6 +74,15 @@ pub(crate) enum ThrottleOp {
     Take(u64),
     /// Return this many tokens.
     Return(u64),
+}
+
+impl ThrottleOp {
+    const fn returned(self) -> u64 {
+        match self {
+            Self::Take(_) => 0,
+            Self::Return(amount) => amount,
+        }
+    }
 }
 
 /// The outcome of a call.
@@ -230,8 +244,8 @@ impl<C: Clock> Throttle<C> {
 
 const fn store_op(quota: &ThrottleQuota, op: ThrottleOp) -> Op {
     match op {
-        // A peek at an empty bucket is still a peek.
-        ThrottleOp::Take(_) if quota.burst == 0 => Op::Peek(0),
+        // Nothing fits into an empty bucket, and a limited call changes nothing.
+        _ if quota.burst == 0 => Op::Peek(0),
         ThrottleOp::Take(cost) => Op::Spend(cost),
         ThrottleOp::Return(amount) => Op::Credit(amount),
     }
@@ -259,8 +273,14 @@ fn throttle_reply(
 ) -> ThrottleReply {
     let owed = answer.status.reset_after;
     let (is_limited, retry_after) = match (answer.outcome, op) {
-        // No cost fits into a burst of zero.
-        _ if quota.burst == 0 => (op != ThrottleOp::Take(0), None),
+        // redis-cell allows this if the debt after the call is at most the burst. Without a burst that is a call that takes
+        // nothing, makes up for a burst below zero and finds no debt. Waiting helps only against debt.
+        (_, ThrottleOp::Take(1..)) if quota.burst == 0 => (true, None),
+        (_, op) if quota.burst == 0 => {
+            let retry_after = (op.returned() >= quota.deficit).then_some(owed);
+            let is_limited = retry_after != Some(Nanos::ZERO);
+            (is_limited, retry_after.filter(|_| is_limited))
+        }
         (Outcome::Deny { retry_after }, _) => (true, Some(retry_after)),
         (Outcome::Never, _) => (true, None),
         // A peek passes, unless a call with a larger burst has taken more than this burst allows.
@@ -297,6 +317,7 @@ mod tests {
     fn quota(burst: u64, count: u64, seconds: u64) -> ThrottleQuota {
         ThrottleQuota {
             burst,
+            deficit: 0,
             count,
             period: u128::from(seconds) * 1_000_000_000,
         }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::Nanos;
-use tollgate_store::{Clock, KeyTooLong, StoreError, StoreKey};
+use tollgate_store::{Clock, KeyTooLong, MAX_KEY_LEN, StoreError, StoreKey};
 
 use super::batch_counts::CommandOutcome;
 use super::number::parse_integer;
@@ -15,7 +15,9 @@ use super::parse::RespCommand;
 use super::pipeline::{Pipeline, RenderedReply};
 use super::reply_writer::{EchoedInput, ReplyWriter};
 use super::session::RespSession;
-use super::throttle::{Throttle, ThrottleFamily, ThrottleOp, ThrottleQuota, ThrottleReply};
+use super::throttle::{
+    MAX_FLEET_KEY_LEN, Throttle, ThrottleFamily, ThrottleOp, ThrottleQuota, ThrottleReply,
+};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -28,7 +30,8 @@ pub(super) enum ThrottleError<'a> {
     CellNumber(&'a [u8]),
     /// throttlecrab's error for a negative quantity.
     Negative(i64),
-    Key(KeyTooLong),
+    /// A key of this many bytes, and the most that are allowed.
+    Key(usize, usize),
     Store(StoreError),
 }
 
@@ -44,12 +47,9 @@ impl fmt::Display for ThrottleError<'_> {
                 )
             }
             Self::Negative(quantity) => write!(f, "ERR negative quantity: {quantity}"),
-            Self::Key(error) => write!(
-                f,
-                "ERR key: it has {} bytes, at most {} are allowed",
-                error.len,
-                tollgate_store::MAX_KEY_LEN
-            ),
+            Self::Key(len, most) => {
+                write!(f, "ERR key: it has {len} bytes, at most {most} are allowed")
+            }
             Self::Store(error) => write!(f, "ERR {error}"),
         }
     }
@@ -76,12 +76,13 @@ pub(super) fn run<'s, C: Clock>(
     };
     if let Some(fleet) = throttle.fleet() {
         let key = (family, command.argument(1));
+        let key_len = key.1.len();
         let recent = &mut session.recent_quota;
         let reply = throttle.decide_with_fleet(fleet, key, &call.quota, call.op, recent);
         return pipeline.push(async move {
             let decided = match reply.await {
                 Ok(reply) => reply.map_err(ThrottleError::Store),
-                Err(too_long) => Err(ThrottleError::Key(too_long)),
+                Err(KeyTooLong { .. }) => Err(ThrottleError::Key(key_len, MAX_FLEET_KEY_LEN)),
             };
             let mut bytes = Vec::new();
             let counted = call.render(
@@ -95,7 +96,8 @@ pub(super) fn run<'s, C: Clock>(
             }
         });
     }
-    let key = StoreKey::new(command.argument(1)).map_err(ThrottleError::Key);
+    let key = StoreKey::new(command.argument(1))
+        .map_err(|KeyTooLong { len, .. }| ThrottleError::Key(len, MAX_KEY_LEN));
     let decided = key.and_then(|key| {
         let recent = &mut session.recent_quota;
         let decided = throttle.decide(family, key, &call.quota, call.op, recent);
@@ -249,6 +251,7 @@ impl ThrottleCall {
         Ok(Self {
             quota: ThrottleQuota {
                 burst: limit.unsigned_abs(),
+                deficit: 0,
                 count,
                 period,
             },
@@ -291,6 +294,7 @@ impl ThrottleCall {
 fn quota_per_seconds(burst: i64, count: u64, seconds: u64) -> ThrottleQuota {
     ThrottleQuota {
         burst: u64::try_from(burst).unwrap_or(0),
+        deficit: burst.min(0).unsigned_abs(),
         count,
         period: u128::from(seconds).saturating_mul(NANOS_PER_SEC.into()),
     }

@@ -10,7 +10,9 @@
 mod abandoned_waits;
 mod admin;
 mod bad_requests;
+mod buffer_budget;
 mod connections;
+mod cross_site;
 mod envoy;
 mod fleet;
 mod forward_auth;

@@ -185,6 +185,110 @@ async fn a_silent_server_times_out_and_counts_as_down() {
     }
 }
 
+/// The limit of the attack on spellings, and one by host.
+const LOGIN: &str = r#"
+limits:
+  - { name: login, match: { route: /api/login }, key: ip, rate: 1/h }
+  - { name: host, match: { host: shop.example, path: /other }, key: ip, rate: 1/h }
+"#;
+
+/// Spellings of `/api/login` that some server reads as it, or that no server should be asked to read.
+const SPELLINGS: [&str; 25] = [
+    "/api%2Flogin",
+    "/api/login%2f",
+    "/api/login;x",
+    "/api;x/login",
+    "/API/LOGIN",
+    "/api/Login",
+    "/api\\login",
+    "/api%5Clogin",
+    "//api/login",
+    "/api//login",
+    "/./api/login",
+    "/a/../api/login",
+    "/a/..;/api/login",
+    "/a/%2e%2e/api/login",
+    "/api/login/",
+    "/api/%6Cogin",
+    "/api/login?x=1",
+    "/api/login%3Bx",
+    "/api/login;x%2F..",
+    "/api/login%00",
+    "/api/login%0A",
+    "/api/login%",
+    "/api/login%zz",
+    "/api%c0%aflogin",
+    "/api/login\u{ff}%00",
+];
+
+async fn status_of(address: std::net::SocketAddr, target: &str, fields: &str) -> u16 {
+    let mut client = HttpClient::to(address).await;
+    let request = format!("GET {target} HTTP/1.1\r\nconnection: close\r\n{fields}\r\n");
+    client.send(&request).await;
+    client.read_response(false).await.status
+}
+
+/// 200 of 200 requests with such spellings reached the handler behind the documented nginx, and none was limited. Now each
+/// is limited as `/api/login` is, or refused with 400. The upstream has no such page, so a request that escapes gets a 404.
+#[tokio::test]
+async fn i17_no_spelling_of_a_path_or_a_host_escapes_behind_nginx() {
+    let server = serve_policy(LOGIN).await;
+    let nginx = Nginx::running(&documented(&server));
+    let host = "host: shop.example\r\n";
+    let first = status_of(nginx.address(), "/api/login", host).await;
+    assert_eq!(first, 404, "the first one is admitted");
+    let mut escaped = Vec::new();
+    for path in SPELLINGS.iter().cycle().take(200) {
+        match status_of(nginx.address(), path, host).await {
+            429 | 400 => {}
+            status => escaped.push((path, status)),
+        }
+    }
+    assert!(escaped.is_empty(), "{} of 200: {escaped:?}", escaped.len());
+    let refused = status_of(nginx.address(), "/api/login%00", host).await;
+    assert_eq!(refused, 400, "nginx refuses it by itself");
+    let refused = status_of(nginx.address(), "/api/login%0A", host).await;
+    assert_eq!(refused, 400, "nginx asks Tollgate");
+
+    assert_eq!(status_of(nginx.address(), "/other", host).await, 404);
+    for host in [
+        "shop.example.",
+        "SHOP.example",
+        "shop.example:8443",
+        "Shop.Example.:80",
+    ] {
+        let status = status_of(nginx.address(), "/other", &format!("host: {host}\r\n")).await;
+        assert_eq!(status, 429, "{host}");
+    }
+    // The control: another path and another host are not limited.
+    assert_eq!(status_of(nginx.address(), "/api/logins", host).await, 404);
+    let other = status_of(nginx.address(), "/other", "host: a.example\r\n").await;
+    assert_eq!(other, 404);
+}
+
+/// A key that is sent twice was read as the first one, while many servers read the last: every request had a fresh key.
+#[tokio::test]
+async fn a_key_that_is_sent_twice_is_refused_behind_nginx() {
+    let server =
+        serve_policy("limits: [{ name: per-key, key: header.x-api-key, rate: 1/h }]").await;
+    let nginx = Nginx::running(&documented(&server));
+    let status = async |fields: &str| {
+        let fields = format!("host: shop.example\r\n{fields}");
+        status_of(nginx.address(), "/healthz", &fields).await
+    };
+    assert_eq!(status("x-api-key: real\r\n").await, 200);
+    assert_eq!(status("x-api-key: real\r\n").await, 429);
+    for junk in 0..20 {
+        let fields = format!("x-api-key: junk-{junk}\r\nx-api-key: real\r\n");
+        assert_eq!(status(&fields).await, 400, "{fields}");
+    }
+    assert_eq!(status("x-api-key: real\r\nx-api-key: real\r\n").await, 429);
+    assert_eq!(
+        status("x-api-key: other\r\nx-api-key: other\r\n").await,
+        200
+    );
+}
+
 /// The limits of the attack: one that clients choose the key of, and one that they do not.
 const TWO_LIMITS: &str = r#"
 limits:

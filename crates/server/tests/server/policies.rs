@@ -92,6 +92,55 @@ async fn a_refusal_has_the_status_and_the_message_of_its_limit() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_read_is_refused_with_400_and_the_reason() {
+    let limit = "name: login, match: { path: /api/login, host: a.example }, rate: 1/h";
+    let server = serve_policy(&format!("limits: [{{ {limit} }}]")).await;
+    let shadow = serve_policy(&format!("mode: shadow\nlimits: [{{ {limit} }}]")).await;
+    let (mut client, mut unenforced) = (server.connect().await, shadow.connect().await);
+    for (path, host, reason) in [
+        (
+            "/api/login%00",
+            "a.example",
+            "the path has a control character",
+        ),
+        (
+            "/api/login\u{0}",
+            "a.example",
+            "the path has a control character",
+        ),
+        (
+            "/api/login%",
+            "a.example",
+            "a % in the path is not followed by two hexadecimal digits",
+        ),
+        (
+            "/api%c0%aflogin",
+            "a.example",
+            "the path has an overlong UTF-8 sequence",
+        ),
+        (
+            "/api/login",
+            "a.example/",
+            "the host is not a host name or an IP address",
+        ),
+    ] {
+        let body = json!({ "attributes": { "path": path, "host": host } }).to_string();
+        let answer = client.post("/v1/check", &body).await;
+        assert_eq!(answer.status, 400, "{reason}");
+        assert_eq!(
+            answer.field("Content-Type"),
+            Some("application/problem+json")
+        );
+        assert_eq!(answer.json()["reason"], "unreadable");
+        let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+        assert_eq!(detail, format!("the request cannot be read: {reason}"));
+        // A policy that enforces nothing refuses nothing.
+        let answer = unenforced.post("/v1/check", &body).await;
+        assert_eq!(answer.status, 200, "{reason}");
+    }
+}
+
+#[tokio::test]
 async fn a_limit_in_shadow_mode_reports_its_decision() {
     let server = serve_policy(SEVERAL).await;
     let mut client = server.connect().await;

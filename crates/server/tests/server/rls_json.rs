@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tollgate_core::Timestamp;
+use tollgate_envoy::EnvoyOptions;
+use tollgate_envoy::config::Modes;
 use tollgate_server::{HttpApi, HttpLimits};
+use tollgate_service::state::InitialState;
 use tollgate_store::ManualClock;
 
 use crate::harness::{TestServer, serve_app, serve_policy};
@@ -29,19 +32,28 @@ impl Drop for Dir {
 
 /// A directory with two domains.
 async fn by_directory(name: &str) -> (TestServer<ManualClock>, Dir) {
+    let files = [
+        ("edge.yaml", FILE),
+        ("other.yaml", "domain: other\ndescriptors: []\n"),
+    ];
+    by_files(name, &files, EnvoyOptions::default()).await
+}
+
+async fn by_files(
+    name: &str,
+    files: &[(&str, &str)],
+    options: EnvoyOptions,
+) -> (TestServer<ManualClock>, Dir) {
     let dir = std::env::temp_dir().join(format!("tollgate-json-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let dir = Dir(dir);
-    std::fs::write(dir.0.join("edge.yaml"), FILE).unwrap();
-    std::fs::write(dir.0.join("other.yaml"), "domain: other\ndescriptors: []\n").unwrap();
+    for (name, text) in files {
+        std::fs::write(dir.0.join(name), text).unwrap();
+    }
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let app = HttpApi::from_file(
-        &dir.0,
-        1_000,
-        Arc::clone(&clock),
-        tollgate_server::Secret::random(),
-    )
-    .unwrap();
+    let state = InitialState::empty(1_000, Arc::clone(&clock)).unwrap();
+    let secret = tollgate_server::Secret::random();
+    let app = HttpApi::from_file_with_state(&dir.0, state, secret, options).unwrap();
     (serve_app(app, clock, HttpLimits::default()).await, dir)
 }
 
@@ -86,6 +98,60 @@ async fn json_is_answered_as_envoyproxy_ratelimit_answers_it() {
     }
     let get = client.get("/json").await;
     assert_eq!((get.status, get.field("allow")), (405, Some("POST")));
+}
+
+/// `MERGE_DOMAIN_CONFIG`, `SHADOW_MODE`, `QUOTA_MODE` and `RESPONSE_DYNAMIC_METADATA` of envoyproxy/ratelimit could not be served.
+#[tokio::test]
+async fn the_modes_of_envoyproxy_ratelimit_are_served() {
+    let more = "domain: edge\ndescriptors:\n  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 3 }\n";
+    let files = [("edge.yaml", FILE), ("more.yaml", more)];
+    let question = r#"{"domain": "edge", "hitsAddend": 2, "descriptors": [
+        {"entries": [{"key": "remote_address", "value": "10.0.0.1"}]}, {"entries": [{"key": "user", "value": "ada"}]}]}"#;
+    let options = |shadow_mode, quota_mode| EnvoyOptions {
+        merge_domains: true,
+        modes: Modes {
+            shadow_mode,
+            quota_mode,
+        },
+        dynamic_metadata: quota_mode,
+    };
+    let mut overall = Vec::new();
+    for (name, options) in [
+        ("plain", options(false, false)),
+        ("shadow", options(true, false)),
+        ("quota", options(false, true)),
+    ] {
+        let (server, _dir) = by_files(name, &files, options).await;
+        let mut client = server.connect().await;
+        let (first, second) = (
+            client.post("/json", question).await,
+            client.post("/json", question).await,
+        );
+        let [first, second] = [first.json(), second.json()];
+        let codes = |answer: &serde_json::Value| {
+            [0, 1].map(|index| answer["statuses"][index]["code"] == "OVER_LIMIT")
+        };
+        // Two hits are over the limit of one, and four over that of three. Each descriptor says so in every mode.
+        assert_eq!(
+            (codes(&first), codes(&second)),
+            ([true, false], [true, true])
+        );
+        overall.push([first["overallCode"].clone(), second["overallCode"].clone()]);
+        let metadata = &first["dynamicMetadata"];
+        if options.dynamic_metadata {
+            let descriptors = [
+                json!({ "entries": ["remote_address=10.0.0.1"] }),
+                json!({ "entries": ["user=ada"] }),
+            ];
+            let expected =
+                json!({ "domain": "edge", "descriptors": descriptors, "hitsAddend": 2.0 });
+            assert_eq!(*metadata, expected);
+        } else {
+            assert!(metadata.is_null(), "no rule has metadata: {metadata}");
+        }
+    }
+    let (ok, over) = ("OK", "OVER_LIMIT");
+    assert_eq!(overall, [[over, over], [ok, ok], [ok, over]]);
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //!
 //! Later requests were promised turns that count the places before them. So a place is given back whole while it is the end of its
 //! queue. One in the middle is given back as far as it is dearer than all that stands behind it, and the rest is kept until the places
-//! behind are gone, at the latest until its turn. In a fleet nobody knows all requests of a queue, so only its end is given back.
+//! behind are gone, at the latest until its turn. In a fleet nobody knows all requests of a queue, so the store decides what comes back
+//! of a place in the middle, and keeps that it did (`QueueDeparture`).
 //! Must not know: how a place is given back, sockets.
 
 mod queues;
@@ -66,7 +67,7 @@ impl<C: Clock> RateLimitService<C> {
         let has_fleet = self.fleet().is_some();
         for wait in waits {
             if !has_fleet || !queues.is_full(now) {
-                queues.insert(wait, !has_fleet);
+                queues.insert(wait);
             }
         }
         if has_fleet {
@@ -118,17 +119,13 @@ impl<C: Clock> RateLimitService<C> {
             let Some((queue, place)) = due else {
                 return;
             };
-            let mark = place.wait.mark();
-            let mut settlement = place.wait.leaving(mark, place.charged, 0);
-            engine.run(&mut settlement).await;
-            let is_behind = settlement.queue_end().is_some_and(|end| end > mark);
-            drop(settlement);
-            let mut queues = self.abandoned_waits.lock();
-            match is_behind {
-                true => queues.put_back(queue, place, self.now()),
-                // Also if the store did not answer: it may have given the place back, and to another request since.
-                false => queues.gone(queue),
-            }
+            let mut departure = place.wait.departure(place.charged);
+            engine.run(&mut departure).await;
+            let is_behind = departure.is_behind();
+            drop(departure);
+            self.abandoned_waits
+                .lock()
+                .departed(queue, place, is_behind, self.now());
         }
     }
 }

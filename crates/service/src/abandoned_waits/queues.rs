@@ -87,12 +87,11 @@ impl AbandonedQueues {
         self.places >= self.capacity
     }
 
-    /// Keeps a place. It is tried itself if places in the middle can be given back in part, else the last one of its queue.
-    pub(super) fn insert(&mut self, wait: WaitTicket, tries_middle: bool) {
+    /// Keeps a place to be tried: also one in the middle may come back in part.
+    pub(super) fn insert(&mut self, wait: WaitTicket) {
         let (limit, key) = wait.queue();
         let queue: QueueKey = (limit, key.into());
-        let mark = tries_middle.then(|| wait.mark());
-        self.due.push_back((queue.clone(), mark));
+        self.due.push_back((queue.clone(), Some(wait.mark())));
         let charged = wait.cost();
         self.keep(queue, AbandonedPlace { wait, charged });
     }
@@ -200,6 +199,20 @@ impl AbandonedQueues {
     /// The place is gone, or may be: the one before it may be the last one now.
     pub(super) fn gone(&mut self, queue: QueueKey) {
         self.due.push_front((queue, None));
+    }
+
+    /// A place in a fleet's queue came back, or requests stand behind it.
+    pub(super) fn departed(
+        &mut self,
+        queue: QueueKey,
+        place: AbandonedPlace,
+        is_behind: bool,
+        now: Timestamp,
+    ) {
+        match is_behind {
+            true => self.put_back(queue, place, now),
+            false => self.gone(queue),
+        }
     }
 
     /// Tries every queue again, once in a while.

@@ -23,7 +23,11 @@ impl Attributes for Nobody {
 type TestService = Arc<RateLimitService<Arc<ManualClock>>>;
 
 fn service(burst: u64) -> (TestService, Arc<ManualClock>) {
-    let text = format!("limits: [{{ name: one, rate: 1/s, burst: {burst}, wait: 20s }}]");
+    service_of(&format!("rate: 1/s, burst: {burst}, wait: 20s"))
+}
+
+fn service_of(limit: &str) -> (TestService, Arc<ManualClock>) {
+    let text = format!("limits: [{{ name: one, {limit} }}]");
     let policy = tollgate_policy::load(&text, "p.yaml", SourceFormat::Yaml).unwrap();
     let clock = Arc::new(ManualClock::at(START));
     let service = RateLimitService::new(&policy, 100, Arc::clone(&clock), Secret::random());
@@ -62,6 +66,31 @@ fn reserve(service: &TestService, cost: u64, turn: u64) -> Option<Ticket> {
     };
     assert_eq!(at, START.after(Nanos::from_secs(turn)), "{cost} units");
     ticket
+}
+
+/// How a request leaves: as in one process, or as in a fleet, where the store decides what comes back.
+type GiveUp = fn(&TestService, Ticket);
+
+const WAYS: [GiveUp; 2] = [leave_process, leave_fleet];
+
+fn leave_process(service: &TestService, ticket: Ticket) {
+    service.abandon(ticket);
+}
+
+/// What nodes of a fleet do, with the memory store in place of Redis.
+fn leave_fleet(service: &TestService, mut ticket: Ticket) {
+    let now = service.now();
+    let mut queues = service.abandoned_waits.lock();
+    for wait in ticket.take_waits(now) {
+        queues.insert(wait);
+    }
+    while let Some((queue, place)) = queues.take_due(now) {
+        let mut departure = place.wait.departure(place.charged);
+        run_local(&mut departure, service.engine().store());
+        let is_behind = departure.is_behind();
+        drop(departure);
+        queues.departed(queue, place, is_behind, now);
+    }
 }
 
 /// Whether requests of these costs that proceed at these times keep to the limit in every window.
@@ -120,17 +149,17 @@ fn run(
 #[test]
 fn i01_abandoned_waits_never_admit_more_than_the_limit() {
     let (mut gone, mut denied) = (0, 0);
-    for seed in 0..100 {
+    for seed in 0..60 {
         for quota in [(1, 1), (2, 1), (5, 1), (4, 4), (10, 10), (10, 4)] {
-            let (proceeded, left, refused) = run(seed, quota, |service, ticket| {
-                service.abandon(ticket);
-            });
-            gone += left;
-            denied += refused;
-            assert!(
-                is_within_limit(proceeded, quota.0),
-                "seed {seed}, burst and costs {quota:?}"
-            );
+            for (way, give_up) in WAYS.into_iter().enumerate() {
+                let (proceeded, left, refused) = run(seed, quota, give_up);
+                gone += left;
+                denied += refused;
+                assert!(
+                    is_within_limit(proceeded, quota.0),
+                    "seed {seed}, burst and costs {quota:?}, way {way}"
+                );
+            }
         }
     }
     assert!(gone > 1_000 && denied > 10, "{gone} left, {denied} denied");
@@ -169,20 +198,24 @@ fn if_all_leave_everything_comes_back() {
 /// gave back nothing of a place in the middle, and a place was lost if it was cancelled at its turn.
 #[test]
 fn cancelled_waits_come_back_as_in_x_time_rate() {
+    WAYS.into_iter().for_each(x_time_rate_cases);
+}
+
+fn x_time_rate_cases(give_up: GiveUp) {
     let after = |seconds| Nanos::from_secs(seconds);
     // The last one leaves after 1 of 2 seconds: all of it comes back.
     let (last, clock) = service(2);
     reserve(&last, 2, 0);
     let leaving = reserve(&last, 2, 2).unwrap();
     clock.advance(after(1));
-    last.abandon(leaving);
+    give_up(&last, leaving);
     reserve(&last, 2, 2);
     // As much stands behind it as it is worth: nothing comes back.
     let (nothing, _clock) = service(2);
     reserve(&nothing, 2, 0);
     let leaving = reserve(&nothing, 1, 1).unwrap();
     let _behind = reserve(&nothing, 1, 2);
-    nothing.abandon(leaving);
+    give_up(&nothing, leaving);
     reserve(&nothing, 1, 3);
     // It is worth one more than what stands behind it, and leaves at its turn.
     let (one, clock) = service(2);
@@ -190,7 +223,7 @@ fn cancelled_waits_come_back_as_in_x_time_rate() {
     let leaving = reserve(&one, 2, 2).unwrap();
     let _behind = reserve(&one, 1, 3);
     clock.advance(after(2));
-    one.abandon(leaving);
+    give_up(&one, leaving);
     reserve(&one, 2, 4);
     // The last one leaves, then the first: two of its three units come back.
     let (multi, clock) = service(4);
@@ -199,22 +232,64 @@ fn cancelled_waits_come_back_as_in_x_time_rate() {
     let _second = reserve(&multi, 1, 4);
     let third = reserve(&multi, 1, 5).unwrap();
     clock.advance(after(1));
-    multi.abandon(third);
-    multi.abandon(first);
+    give_up(&multi, third);
+    give_up(&multi, first);
     reserve(&multi, 3, 5);
+}
+
+/// In a fleet a place in the middle came back only if it was the end of its queue. Now a part of it does, once until the promises that it
+/// was promised with have passed: the end of a shortened queue no longer tells what stands behind another place.
+#[test]
+fn i01_a_shortened_queue_of_a_fleet_is_not_shortened_again() {
+    let (fleet, clock) = service(4);
+    reserve(&fleet, 4, 0);
+    let first = reserve(&fleet, 3, 3).unwrap();
+    let second = reserve(&fleet, 4, 7).unwrap();
+    let _stays = reserve(&fleet, 1, 8);
+    leave_fleet(&fleet, second);
+    // By the end of the queue, two units stand behind it. One more would be given back, and the last one be served at 8 as well.
+    leave_fleet(&fleet, first);
+    let _later = reserve(&fleet, 4, 9);
+    // When all that was promised has passed, a place in the middle comes back again.
+    clock.advance(Nanos::from_secs(13));
+    reserve(&fleet, 4, 13);
+    let third = reserve(&fleet, 3, 16).unwrap();
+    let _stays = reserve(&fleet, 1, 17);
+    leave_fleet(&fleet, third);
+    reserve(&fleet, 1, 16);
+}
+
+/// A leaky queue serves one request after the other. A part of a place in its middle came back, and the next request was served
+/// together with one that had its turn.
+#[test]
+fn nothing_comes_back_from_the_middle_of_a_leaky_queue() {
+    for give_up in WAYS {
+        let (queue, _clock) = service_of("rate: 1/s, burst: 20, algorithm: leaky_queue");
+        reserve(&queue, 1, 0);
+        let leaving = reserve(&queue, 3, 1).unwrap();
+        let behind = reserve(&queue, 1, 4).unwrap();
+        give_up(&queue, leaving);
+        let last = reserve(&queue, 1, 5).unwrap();
+        // If those behind leave too, all of it comes back.
+        give_up(&queue, last);
+        give_up(&queue, behind);
+        reserve(&queue, 1, 1);
+    }
 }
 
 /// 1/s with a burst of 4: four at once, three that wait and leave after 1.5 s. What leaked meanwhile was kept from the refund, so the
 /// bucket was full 4 s later instead of 2.5 s.
 #[test]
 fn a_cancelled_wait_gives_back_all_of_its_charge() {
-    let (service, clock) = service(4);
-    reserve(&service, 4, 0);
-    let leaving = reserve(&service, 3, 3).unwrap();
-    clock.advance(Nanos::from_millis(1_500));
-    service.abandon(leaving);
-    clock.advance(Nanos::from_millis(2_500));
-    reserve(&service, 4, 4);
+    for give_up in WAYS {
+        let (service, clock) = service(4);
+        reserve(&service, 4, 0);
+        let leaving = reserve(&service, 3, 3).unwrap();
+        clock.advance(Nanos::from_millis(1_500));
+        give_up(&service, leaving);
+        clock.advance(Nanos::from_millis(2_500));
+        reserve(&service, 4, 4);
+    }
 }
 
 /// A request that turns out cheaper than its estimate gives the rest back, although later requests were promised turns that count it:

@@ -100,7 +100,10 @@ impl fmt::Display for RefusalDetail<'_> {
                     "the limit {name:?} needs an attribute that the request does not have"
                 );
             }
-            (Some(DenialReason::Unreadable), _) => f.write_str("the path or the host is too long"),
+            (Some(DenialReason::Unreadable), _) => match verdict.unreadable() {
+                Some(reason) => write!(f, "the request cannot be read: {reason}"),
+                None => f.write_str("the request cannot be read"),
+            },
             _ => f.write_str("the request is refused"),
         }?;
         match verdict.outcome() {

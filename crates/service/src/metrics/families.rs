@@ -148,8 +148,16 @@ families! {
         "Connections that the operating system failed to accept";
     FAILED_HANDSHAKES Counter "tollgate_failed_handshakes" ["listener"]
         "Failed TLS handshakes: timeout, no common version, certificate not accepted";
+    BUFFER_REFUSALS Counter "tollgate_buffer_refusals" ["listener"]
+        "Requests refused and connections closed because --max-buffered-bytes left no room for them";
+    FLOODS Counter "tollgate_http2_floods" ["listener"]
+        "Connections closed because they sent too many HTTP/2 frames that ask for nothing";
     PANICS Counter "tollgate_panics" ["listener"]
         "Panics that ended one request or connection";
+    BUFFERED_BYTES Gauge "tollgate_buffered_bytes" []
+        "Bytes buffered now for all connections together: incomplete requests and unread replies; the first 4 KiB of a connection are not counted";
+    MAX_BUFFERED_BYTES Gauge "tollgate_buffered_bytes_most" []
+        "The most bytes that may be buffered for all connections together (--max-buffered-bytes)";
     TLS_EXPIRES Gauge "tollgate_tls_certificate_expires_timestamp_seconds" []
         "Expiry time of the current certificate; absent without TLS";
     TLS_RELOADS Counter "tollgate_tls_reloads" ["outcome"]
@@ -204,6 +212,12 @@ families! {
         "Denials not logged because of the log's rate limit";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
         "Log lines that were dropped because nobody read stderr fast enough";
+    STATE_SAVES Counter "tollgate_state_saves" ["outcome"]
+        "Saves of the state file (--state): saved, failed";
+    STATE_SAVED_AT Gauge "tollgate_state_saved_timestamp_seconds" []
+        "When the state file was last saved, in seconds since 1970";
+    STATE_DAMAGED Gauge "tollgate_state_damaged" []
+        "1 if the state file was damaged at the start, so that the process began without state";
     BUILD Info "tollgate_build" ["version"]
         "Version of the program";
     PROCESS_CPU Counter "process_cpu_seconds" []

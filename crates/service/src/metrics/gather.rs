@@ -55,6 +55,9 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
             .add_nanos(&[], age.as_nanos());
     }
     write_listeners(&mut page, from.listeners);
+    let (buffered, most) = from.buffered_bytes;
+    page.family(&families::BUFFERED_BYTES).add(&[], buffered);
+    page.family(&families::MAX_BUFFERED_BYTES).add(&[], most);
     write_certificate(&mut page, from.certificate);
     write_policy(&mut page, from.generation, from.files.as_ref());
     write_operators(&mut page, &engine.control().operator_state());
@@ -71,6 +74,15 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     page.family(&families::LOGS_SUPPRESSED).add(&[], suppressed);
     page.family(&families::LOG_LINES_DROPPED)
         .add(&[], metrics.dropped_log_lines());
+    if let Some(state) = metrics.state_file() {
+        page.family(&families::STATE_SAVES)
+            .add(&["saved"], state.saves())
+            .add(&["failed"], state.failed_saves());
+        page.family(&families::STATE_SAVED_AT)
+            .add(&[], state.saved_at().as_nanos() / 1_000_000_000);
+        page.family(&families::STATE_DAMAGED)
+            .add(&[], state.was_damaged().into());
+    }
     page.family(&families::BUILD)
         .add(&[env!("CARGO_PKG_VERSION")], 1);
     write_process(&mut page, &ProcessStats::current());
@@ -187,7 +199,7 @@ fn write_saturation(page: &mut MetricsPage, saturation: &Saturation) {
 }
 
 fn write_listeners(page: &mut MetricsPage, listeners: Listeners<'_>) {
-    let families: [(MetricFamily, Getter<ListenerCounts>); 8] = [
+    let families: [(MetricFamily, Getter<ListenerCounts>); 10] = [
         (families::CONNECTIONS, |counts| counts.open),
         (families::CONNECTIONS_ACCEPTED, |counts| counts.accepted),
         (families::CONNECTIONS_REFUSED, |counts| {
@@ -201,6 +213,8 @@ fn write_listeners(page: &mut MetricsPage, listeners: Listeners<'_>) {
         (families::FAILED_HANDSHAKES, |counts| {
             counts.failed_handshakes
         }),
+        (families::BUFFER_REFUSALS, |counts| counts.refused_buffers),
+        (families::FLOODS, |counts| counts.floods),
         (families::PANICS, |counts| counts.panics),
     ];
     for (family, value) in &families {

@@ -22,6 +22,7 @@ use std::sync::{Arc, OnceLock};
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_engine::{DenialReason, ShardedCounters, Verdict};
 
+use crate::state::StateFileStatus;
 use histogram::{Histogram, HistogramSnapshot, LATENCY_BUCKETS, WAIT_BUCKETS};
 
 /// How long a cause of degradation is reported after it last occurred.
@@ -90,6 +91,7 @@ pub struct Metrics {
     suppressed_logs: AtomicU64,
     /// Counted where the log is written, if it drops lines.
     dropped_log_lines: OnceLock<Arc<AtomicU64>>,
+    state_file: OnceLock<Arc<StateFileStatus>>,
     /// Requests that the admin listener rejected, by reason.
     rejected: [AtomicU64; 4],
 }
@@ -208,6 +210,7 @@ impl Metrics {
             degraded: Default::default(),
             suppressed_logs: AtomicU64::new(0),
             dropped_log_lines: OnceLock::new(),
+            state_file: OnceLock::new(),
             rejected: Default::default(),
         }
     }
@@ -216,6 +219,16 @@ impl Metrics {
     pub fn expose_dropped_log_lines(&self, counter: Arc<AtomicU64>) {
         // One process has one log; a second counter would be a bug of the program that starts it.
         let _is_first = self.dropped_log_lines.set(counter).is_ok();
+    }
+
+    /// Exposes the counters of the state file. The first one stays.
+    pub fn expose_state_file(&self, status: Arc<StateFileStatus>) {
+        let _is_first = self.state_file.set(status).is_ok();
+    }
+
+    /// The counters of the state file, if there is one.
+    pub fn state_file(&self) -> Option<&StateFileStatus> {
+        self.state_file.get().map(|status| &**status)
     }
 
     fn dropped_log_lines(&self) -> u64 {

@@ -20,6 +20,8 @@ pub struct MetricSources<'a, C> {
     pub throttle_store: Option<&'a MemoryStore<C>>,
     /// Every listener by its name.
     pub listeners: &'a [(&'static str, ListenerCounts)],
+    /// The bytes buffered for all connections together, and the most that may be.
+    pub buffered_bytes: (u64, u64),
     /// The certificate, if there is TLS.
     pub certificate: Option<CertificateStatus>,
     /// The generation of the policy or of the files that decide.
@@ -49,6 +51,10 @@ pub struct ListenerCounts {
     pub accept_errors: u64,
     /// Failed TLS handshakes.
     pub failed_handshakes: u64,
+    /// Requests refused and connections closed because there was no room to buffer them.
+    pub refused_buffers: u64,
+    /// Connections closed because of a flood of HTTP/2 frames.
+    pub floods: u64,
     /// Panics that ended one request or one connection.
     pub panics: u64,
     /// Requests that wait now.

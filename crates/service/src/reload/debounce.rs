@@ -1,4 +1,5 @@
-//! Debounces file events: calls back once events have settled, and at regular intervals without events.
+//! Debounces file events: calls back after a burst of events, at regular intervals without events, and again soon after a change
+//! that has yet to settle.
 //!
 //! Must not know: where events come from, what the callback does.
 
@@ -25,16 +26,19 @@ pub enum WatchEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchTiming {
     /// After an event, the file is read once no further event has occurred for this long: writing a file causes many events.
+    pub debounce: Duration,
+    /// A changed file is loaded once its content has stayed the same for this long: a file may be written in several steps.
     pub settle: Duration,
     /// Without events the file is read this often: not every file system reports changes.
     pub poll: Duration,
 }
 
 impl Default for WatchTiming {
-    /// 50 ms and five seconds.
+    /// 50 ms, one second and five seconds.
     fn default() -> Self {
         Self {
-            settle: Duration::from_millis(50),
+            debounce: Duration::from_millis(50),
+            settle: Duration::from_secs(1),
             poll: Duration::from_secs(5),
         }
     }
@@ -43,15 +47,26 @@ impl Default for WatchTiming {
 /// After this many events the file is read even if events continue.
 const MAX_UNSETTLED_EVENTS: u32 = 20;
 
-/// Calls `look` whenever a file may have changed, until the source is closed.
-pub fn run_debounced(events: &mut impl ChangeEvents, timing: WatchTiming, mut look: impl FnMut()) {
+/// Calls `look` at once and whenever a file may have changed, until the source is closed. `look` returns whether a change has yet
+/// to settle; then it is called again after the settle time.
+pub fn run_debounced(
+    events: &mut impl ChangeEvents,
+    timing: WatchTiming,
+    mut look: impl FnMut() -> bool,
+) {
     loop {
-        match events.next(timing.poll) {
+        let is_settling = look();
+        let wait = if is_settling {
+            timing.settle
+        } else {
+            timing.poll
+        };
+        match events.next(wait) {
             WatchEvent::Closed => return,
             WatchEvent::TimedOut => {}
             WatchEvent::Changed => {
                 for _ in 0..MAX_UNSETTLED_EVENTS {
-                    match events.next(timing.settle) {
+                    match events.next(timing.debounce) {
                         WatchEvent::Changed => {}
                         WatchEvent::TimedOut => break,
                         WatchEvent::Closed => return,
@@ -59,7 +74,6 @@ pub fn run_debounced(events: &mut impl ChangeEvents, timing: WatchTiming, mut lo
                 }
             }
         }
-        look();
     }
 }
 
@@ -85,8 +99,11 @@ mod tests {
     fn looks(script: &str) -> (usize, Vec<Duration>) {
         let mut events = Script(script.chars().collect(), Vec::new());
         let mut looks = 0;
-        run_debounced(&mut events, WatchTiming::default(), || looks += 1);
-        (looks, events.1)
+        run_debounced(&mut events, WatchTiming::default(), || {
+            looks += 1;
+            false
+        });
+        (looks - 1, events.1)
     }
 
     #[test]
@@ -103,8 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn after_an_event_the_timeout_is_the_settle_time_and_otherwise_the_poll_interval() {
-        let WatchTiming { settle, poll } = WatchTiming::default();
-        assert_eq!(looks("!.").1, [poll, settle, poll]);
+    fn after_an_event_the_timeout_is_the_debounce_time_and_otherwise_the_poll_interval() {
+        let WatchTiming { debounce, poll, .. } = WatchTiming::default();
+        assert_eq!(looks("!.").1, [poll, debounce, poll]);
+    }
+
+    #[test]
+    fn a_change_that_has_yet_to_settle_is_looked_at_again_after_the_settle_time() {
+        let mut events = Script("..".chars().collect(), Vec::new());
+        let mut answers = [true, false, false].into_iter();
+        run_debounced(&mut events, WatchTiming::default(), || {
+            answers.next().unwrap()
+        });
+        let WatchTiming { settle, poll, .. } = WatchTiming::default();
+        assert_eq!(events.1, [settle, poll, poll]);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::source::Diagnostics;
 
 use super::{Fingerprint, ReloadOutcome, ReloadStatus};
@@ -14,6 +14,8 @@ pub(super) struct FileStatus {
     pub(super) status: ReloadStatus,
     /// The digest of the files when they were last read; `None` if they could not be read.
     last: Option<Fingerprint>,
+    /// What the last read found, if it has yet to settle, and since when it is so.
+    unsettled: Option<(Option<Fingerprint>, Timestamp)>,
 }
 
 impl FileStatus {
@@ -30,7 +32,29 @@ impl FileStatus {
                 refusals: 0,
             },
             last: Some(hash),
+            unsettled: None,
         }
+    }
+
+    /// Whether what was read, `None` if nothing could be, is known or has been the same for the settle time.
+    pub(super) fn is_settled(
+        &mut self,
+        read: Option<Fingerprint>,
+        now: Timestamp,
+        settle: Nanos,
+    ) -> bool {
+        if read == self.last {
+            self.unsettled = None;
+            return true;
+        }
+        // A clock that went back starts the settle time again.
+        let since = match self.unsettled {
+            Some((same, since)) if same == read && since <= now => since,
+            _ => now,
+        };
+        let is_settled = now.since(since) >= settle;
+        self.unsettled = (!is_settled).then_some((read, since));
+        is_settled
     }
 
     /// Records that the files were read. Returns whether to load them: always if forced, otherwise if they differ both from the

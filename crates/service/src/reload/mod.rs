@@ -3,7 +3,8 @@
 //! [`Reloader`] reads the files, compiles them and swaps the rules; if a step fails, the current rules stay and
 //! [`ReloadStatus`] has the error. [`Reloadable`] implements the steps for one kind of rules: [`PolicyEngine`] for policy
 //! files. [`FileWatcher`] triggers reloads by file system events and by polling; [`Reloader::reload_now`] is for signals and
-//! operators. Must not know: requests, signals, what files contain.
+//! operators. Files are read on a thread of their own with a deadline, and nothing but another reload waits for it.
+//! Must not know: requests, signals, what files contain.
 
 mod debounce;
 mod file_status;
@@ -16,14 +17,17 @@ pub use debounce::{ChangeEvents, WatchEvent, WatchTiming, run_debounced};
 pub use policy::{PolicyEngine, PolicyReloader};
 pub use watch::FileWatcher;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
-use tollgate_core::Timestamp;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_engine::LimitIdsExhausted;
+use tollgate_files::FileWorker;
 use tollgate_policy::source::{Diagnostic, Diagnostics, SourceLocation};
 
 use self::file_status::FileStatus;
@@ -35,6 +39,9 @@ pub type Sources = Vec<(PathBuf, Vec<u8>)>;
 pub trait Reloadable: Send + Sync {
     /// The compiled rules.
     type Rules;
+
+    /// How files are compiled.
+    type Options;
 
     /// Reads the file or the files at a path.
     ///
@@ -53,13 +60,20 @@ pub trait Reloadable: Send + Sync {
         sources: Sources,
         path: &Path,
         secret: [u8; 16],
+        options: &Self::Options,
     ) -> Result<Self::Rules, Vec<Diagnostics>>;
+
+    /// How the files of this engine are compiled.
+    fn options(&self) -> &Self::Options;
 
     /// Replaces the rules. Returns the number of the new generation.
     ///
     /// # Errors
     /// There are no ids left for new limits. Then nothing changes.
     fn swap(&self, rules: Self::Rules) -> Result<u64, LimitIdsExhausted>;
+
+    /// The names of the limits in effect.
+    fn limit_names(&self) -> Vec<Box<str>>;
 
     /// The current generation.
     fn generation(&self) -> u64;
@@ -130,6 +144,16 @@ pub enum ReloadOutcome {
     Reloaded(u64),
     /// The file is invalid; the current rules stay.
     Rejected,
+    /// The file has changed, and may still be written to.
+    Settling,
+}
+
+/// When changed files are loaded.
+#[derive(Clone, Copy)]
+enum LoadWhen {
+    Changed,
+    Settled(Nanos),
+    Always,
 }
 
 /// A [`Reloader`] of any kind of rules.
@@ -137,8 +161,12 @@ pub trait ReloadHandle: Send + Sync {
     /// Reads the files, and loads them if they have changed and are valid.
     fn reload_if_changed(&self) -> ReloadOutcome;
 
-    /// Loads the files even if they have not changed: it retries a rejected version, and replaces rules that were set by
-    /// other means.
+    /// Reads the files, and loads them if they have changed, have been the same for the settle time, and are valid. Call it again
+    /// after the settle time.
+    fn reload_if_settled(&self, settle: Duration) -> ReloadOutcome;
+
+    /// Loads the files as they are even if they have not changed: it retries a rejected version, and replaces rules that were set
+    /// by other means.
     fn reload_now(&self) -> ReloadOutcome;
 
     /// The reload status.
@@ -153,7 +181,10 @@ pub struct Reloader<E> {
     engine: E,
     path: PathBuf,
     secret: [u8; 16],
+    worker: FileWorker,
     /// Locked during a reload, so that an older version never replaces a newer one.
+    turn: Mutex<()>,
+    /// Never locked while files are read or compiled.
     status: Mutex<FileStatus>,
 }
 
@@ -166,11 +197,13 @@ impl<E: Reloadable> Reloader<E> {
     pub fn open(
         path: &Path,
         secret: [u8; 16],
+        options: &E::Options,
         make: impl FnOnce(E::Rules) -> Result<E, LimitIdsExhausted>,
     ) -> Result<Self, Vec<Diagnostics>> {
-        let sources = E::read(path)?;
+        let worker = FileWorker::new("read");
+        let sources = read_on(&worker, path, E::read)?;
         let (files, hash) = (sources.len(), E::fingerprint(&sources, secret));
-        let rules = E::compile(sources, path, secret)?;
+        let rules = E::compile(sources, path, secret, options)?;
         let engine =
             make(rules).map_err(|error| vec![whole_file_problem(path, &error.to_string())])?;
         let status = FileStatus::new(engine.generation(), engine.now(), hash);
@@ -179,6 +212,8 @@ impl<E: Reloadable> Reloader<E> {
             engine,
             path: path.to_owned(),
             secret,
+            worker,
+            turn: Mutex::new(()),
             status: Mutex::new(status),
         })
     }
@@ -191,12 +226,18 @@ impl<E: Reloadable> Reloader<E> {
 
     /// See [`ReloadHandle::reload_if_changed`].
     pub fn reload_if_changed(&self) -> ReloadOutcome {
-        self.reload(false)
+        self.reload(LoadWhen::Changed)
+    }
+
+    /// See [`ReloadHandle::reload_if_settled`].
+    pub fn reload_if_settled(&self, settle: Duration) -> ReloadOutcome {
+        let settle = u64::try_from(settle.as_nanos()).unwrap_or(u64::MAX);
+        self.reload(LoadWhen::Settled(Nanos::from_nanos(settle)))
     }
 
     /// See [`ReloadHandle::reload_now`].
     pub fn reload_now(&self) -> ReloadOutcome {
-        self.reload(true)
+        self.reload(LoadWhen::Always)
     }
 
     /// See [`ReloadHandle::status`].
@@ -211,27 +252,42 @@ impl<E: Reloadable> Reloader<E> {
         &self.path
     }
 
-    fn reload(&self, always: bool) -> ReloadOutcome {
-        let mut status = self.lock();
-        let sources = match E::read(&self.path) {
-            Ok(sources) => sources,
-            Err(problems) => {
-                status.record_unreadable(always);
-                return status.reject(&self.path, problems);
+    fn reload(&self, when: LoadWhen) -> ReloadOutcome {
+        // It guards no data, so poison means nothing.
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = read_on(&self.worker, &self.path, E::read);
+        let hash = sources.as_ref().ok();
+        let hash = hash.map(|sources| E::fingerprint(sources, self.secret));
+        let is_forced = matches!(when, LoadWhen::Always);
+        let (sources, hash) = {
+            let mut status = self.lock();
+            if let LoadWhen::Settled(settle) = when
+                && !status.is_settled(hash, self.engine.now(), settle)
+            {
+                return ReloadOutcome::Settling;
+            }
+            match (sources, hash) {
+                (Ok(_), Some(hash)) if !status.record_read(&self.path, hash, is_forced) => {
+                    return ReloadOutcome::Unchanged;
+                }
+                (Ok(sources), Some(hash)) => (sources, hash),
+                (sources, _) => {
+                    status.record_unreadable(is_forced);
+                    return status.reject(&self.path, sources.err().unwrap_or_default());
+                }
             }
         };
-        let hash = E::fingerprint(&sources, self.secret);
-        if !status.record_read(&self.path, hash, always) {
-            return ReloadOutcome::Unchanged;
-        }
-        let compiled = E::compile(sources, &self.path, self.secret);
+        let before = self.engine.limit_names();
+        let compiled = E::compile(sources, &self.path, self.secret, self.engine.options());
         let swapped = compiled.and_then(|rules| {
             let swapped = self.engine.swap(rules);
             swapped.map_err(|error| vec![whole_file_problem(&self.path, &error.to_string())])
         });
+        let mut status = self.lock();
         match swapped {
             Ok(generation) => {
                 status.record_loaded(&self.path, generation, self.engine.now(), hash);
+                warn_if_most_are_gone(&self.path, &before, &self.engine.limit_names());
                 ReloadOutcome::Reloaded(generation)
             }
             Err(problems) => {
@@ -247,6 +303,33 @@ impl<E: Reloadable> Reloader<E> {
     }
 }
 
+/// Reads files on the worker's thread.
+fn read_on(
+    worker: &FileWorker,
+    path: &Path,
+    read: fn(&Path) -> Result<Sources, Vec<Diagnostics>>,
+) -> Result<Sources, Vec<Diagnostics>> {
+    let read_path = path.to_owned();
+    let read = worker.run(move || read(&read_path));
+    read.unwrap_or_else(|error| Err(vec![whole_file_problem(path, &error.to_string())]))
+}
+
+/// Warns about a reload after which most limits are gone: the file may be cut off, or another one.
+fn warn_if_most_are_gone(path: &Path, before: &[Box<str>], after: &[Box<str>]) {
+    let after: HashSet<&str> = after.iter().map(|name| &**name).collect();
+    let before: Vec<&str> = before.iter().map(|name| &**name).collect();
+    let removed = before.iter().filter(|name| !after.contains(*name)).count();
+    if removed.saturating_mul(2) > before.len() {
+        tracing::warn!(
+            path = %path.display(),
+            removed,
+            before = before.len(),
+            after = after.len(),
+            "policy reload removed most limits"
+        );
+    }
+}
+
 /// A problem of a whole file or directory, without a line.
 #[must_use]
 pub fn whole_file_problem(path: &Path, why: &str) -> Diagnostics {
@@ -257,6 +340,10 @@ pub fn whole_file_problem(path: &Path, why: &str) -> Diagnostics {
 impl<E: Reloadable> ReloadHandle for Reloader<E> {
     fn reload_if_changed(&self) -> ReloadOutcome {
         Self::reload_if_changed(self)
+    }
+
+    fn reload_if_settled(&self, settle: Duration) -> ReloadOutcome {
+        Self::reload_if_settled(self, settle)
     }
 
     fn reload_now(&self) -> ReloadOutcome {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tollgate_core::Timestamp;
-use tollgate_engine::{Engine, LimitIdsExhausted, StateStore};
+use tollgate_engine::{Engine, LimitIdAllocator, LimitIdsExhausted, StateStore};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
 use tollgate_policy::source::Diagnostics;
@@ -32,8 +32,21 @@ impl<S: StateStore> PolicyReloader<S> {
     /// # Errors
     /// All problems of the file: the first load must succeed.
     pub fn open_policy(path: &Path, secret: [u8; 16], store: S) -> Result<Self, Vec<Diagnostics>> {
-        Self::open(path, secret, |(policy, rules)| {
-            let engine = Engine::new(rules, store)?;
+        Self::open_policy_with_limit_ids(path, secret, store, &LimitIdAllocator::default())
+    }
+
+    /// Like [`open_policy`](Self::open_policy), on a store whose states have these ids.
+    ///
+    /// # Errors
+    /// All problems of the file.
+    pub fn open_policy_with_limit_ids(
+        path: &Path,
+        secret: [u8; 16],
+        store: S,
+        limit_ids: &LimitIdAllocator,
+    ) -> Result<Self, Vec<Diagnostics>> {
+        Self::open(path, secret, &(), |(policy, rules)| {
+            let engine = Engine::with_limit_ids(rules, store, limit_ids)?;
             let generation = engine.generation().number();
             Ok(PolicyEngine {
                 engine: Arc::new(engine),
@@ -60,6 +73,7 @@ impl<S> PolicyEngine<S> {
 
 impl<S: StateStore> Reloadable for PolicyEngine<S> {
     type Rules = (Policy, Rules);
+    type Options = ();
 
     fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>> {
         match read_path(path) {
@@ -76,15 +90,26 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
         sources: Sources,
         path: &Path,
         secret: [u8; 16],
+        (): &(),
     ) -> Result<(Policy, Rules), Vec<Diagnostics>> {
         let bytes = sources.into_iter().flat_map(|(_, bytes)| bytes).collect();
         compile(bytes, path, secret).map_err(|problems| vec![problems])
+    }
+
+    fn options(&self) -> &() {
+        &()
     }
 
     fn swap(&self, (policy, rules): (Policy, Rules)) -> Result<u64, LimitIdsExhausted> {
         let generation = self.engine.replace(rules)?;
         self.policy.store(Arc::new((generation, Arc::new(policy))));
         Ok(generation)
+    }
+
+    fn limit_names(&self) -> Vec<Box<str>> {
+        let generation = self.engine.generation();
+        let rules = generation.rules().rules().iter();
+        rules.map(|rule| rule.name.clone()).collect()
     }
 
     fn generation(&self) -> u64 {

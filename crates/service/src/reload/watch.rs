@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
@@ -16,12 +16,17 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use super::{ChangeEvents, ReloadHandle, ReloadOutcome, WatchEvent, WatchTiming, run_debounced};
 
+/// How long a watcher waits for its thread when it is dropped. The thread may wait for a file system that does not answer, and the
+/// process must end all the same.
+const END_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// A thread that calls back when files change: those of a [`ReloadHandle`], or others. It ends when this is dropped.
 #[derive(Debug)]
 pub struct FileWatcher {
     is_stopped: Arc<AtomicBool>,
     wake: SyncSender<()>,
-    thread: Option<JoinHandle<()>>,
+    /// Closed when the thread has ended.
+    ended: Receiver<()>,
     /// Dropping it stops the events.
     watcher: Option<RecommendedWatcher>,
 }
@@ -59,19 +64,21 @@ impl FileWatcher {
     ) -> std::io::Result<Self> {
         let path = reloader.path().to_owned();
         Self::watch_paths([&*path], timing, move || {
-            on_reload(reloader.reload_if_changed());
+            let outcome = reloader.reload_if_settled(timing.settle);
+            on_reload(outcome);
+            outcome == ReloadOutcome::Settling
         })
     }
 
-    /// Calls `look` when any of the files may have changed, and once at the start. The files or their directories must
-    /// exist.
+    /// Calls `look` when any of the files may have changed, and once at the start. It returns whether a change has yet to settle,
+    /// and is then called again soon. The files or their directories must exist.
     ///
     /// # Errors
     /// The thread cannot be spawned.
     pub fn watch_paths<'a>(
         paths: impl IntoIterator<Item = &'a Path>,
         timing: WatchTiming,
-        mut look: impl FnMut() + Send + 'static,
+        look: impl FnMut() -> bool + Send + 'static,
     ) -> std::io::Result<Self> {
         let (wake, receiver) = sync_channel(1);
         let is_over = Arc::new(AtomicBool::new(false));
@@ -83,17 +90,18 @@ impl FileWatcher {
             receiver,
             is_stopped: Arc::clone(&is_over),
         };
-        let thread = thread::Builder::new()
+        let (has_ended, ended) = sync_channel(1);
+        thread::Builder::new()
             .name("tollgate-reload".to_owned())
             .spawn(move || {
-                // They may have changed between the first load and the start of the watcher.
-                look();
+                // It begins with a look: files may have changed between the first load and the start of the watcher.
                 run_debounced(&mut events, timing, look);
+                drop(has_ended);
             })?;
         Ok(Self {
             is_stopped: is_over,
             wake,
-            thread: Some(thread),
+            ended,
             watcher: watcher.ok(),
         })
     }
@@ -111,10 +119,8 @@ impl Drop for FileWatcher {
         self.is_stopped.store(true, Ordering::Release);
         // If the queue is full, the thread is about to wake up anyway.
         let _sent_or_full = self.wake.try_send(());
-        if let Some(thread) = self.thread.take() {
-            // A panic has already been reported by the thread.
-            drop(thread.join());
-        }
+        // Nothing is ever sent: it waits until the thread has ended, or does not answer.
+        self.ended.recv_timeout(END_TIMEOUT).ok();
     }
 }
 

@@ -5,7 +5,7 @@
 
 mod table;
 
-pub(crate) use table::TicketTable;
+pub(crate) use table::{SavedTicketSlot, TicketTable};
 pub use table::{TICKET_LIFETIME, TakenTicket};
 
 use tollgate_engine::{Response, Ticket, Verdict};

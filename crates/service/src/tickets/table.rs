@@ -3,14 +3,15 @@
 //! A settled ticket is remembered until it would have expired, so that a repeated report is answered again and carried out
 //! once. Must not know: what a ticket settles.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_engine::Ticket;
+use tollgate_engine::{SavedTicket, Ticket};
 
 /// The capacity of the table. If it is full, the ticket that expires first is dropped. Its leases expire by themselves
 /// and its charge stays, so nothing is admitted twice.
@@ -52,6 +53,16 @@ struct TicketSlots {
     /// The same tickets, ordered by expiry.
     order: BTreeSet<(Timestamp, u128)>,
     dropped: u64,
+}
+
+/// A ticket of the table as it is saved for a restart. Without a ticket it was settled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SavedTicketSlot {
+    id: Box<str>,
+    expires: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ticket: Option<SavedTicket>,
 }
 
 /// The result of taking a ticket by its id.
@@ -157,6 +168,57 @@ impl TicketTable {
             slots.put(id, ticket, now);
         }
         Some(renewed)
+    }
+
+    /// The ids of all open tickets.
+    pub(crate) fn open_ids(&self) -> HashSet<u128> {
+        let slots = self.slots();
+        let is_open = |slot: &TicketSlot| matches!(slot.ticket, SlotState::Open(_));
+        let open = slots.slots.iter().filter(|(_, slot)| is_open(slot));
+        open.map(|(id, _)| *id).collect()
+    }
+
+    /// The tickets for a restart: settled ones, and open ones that were open `before`.
+    pub(crate) fn save(&self, before: &HashSet<u128>, now: Timestamp) -> Vec<SavedTicketSlot> {
+        let slots = self.slots();
+        let live = slots.slots.iter().filter(|(_, slot)| slot.expires > now);
+        live.filter_map(|(id, slot)| {
+            let ticket = match &slot.ticket {
+                SlotState::Open(ticket) if before.contains(id) => Some(ticket.save()?),
+                SlotState::Settled => None,
+                SlotState::Open(_) | SlotState::Borrowed => return None,
+            };
+            Some(SavedTicketSlot {
+                id: format!("{id:032x}").into(),
+                expires: slot.expires.as_nanos(),
+                ticket,
+            })
+        })
+        .collect()
+    }
+
+    /// Puts a saved ticket back, if there is room and time left for it.
+    pub(crate) fn restore(
+        &self,
+        saved: SavedTicketSlot,
+        now: Timestamp,
+        restore: impl FnOnce(SavedTicket) -> Option<Ticket>,
+    ) {
+        // A clock that went back must not keep a ticket for longer than a new one.
+        let expires = Timestamp::from_nanos(saved.expires).min(now.after(TICKET_LIFETIME));
+        let state = match saved.ticket {
+            None => Some(SlotState::Settled),
+            Some(ticket) => restore(ticket).map(SlotState::Open),
+        };
+        let mut slots = self.slots();
+        if let (Ok(id), Some(ticket)) = (u128::from_str_radix(&saved.id, 16), state)
+            && expires > now
+            && slots.slots.len() < self.capacity
+            && !slots.slots.contains_key(&id)
+        {
+            slots.slots.insert(id, TicketSlot { expires, ticket });
+            slots.order.insert((expires, id));
+        }
     }
 
     /// The number of tickets that were dropped because the table was full, and of tickets in the table.

@@ -365,7 +365,7 @@ impl<C> BatchCheck<'_, '_, C> {
 
 /// Evicts the state that is in the slot of a new key. Its debt goes into its limit's sketch, unless that limit forgets, before
 /// the slot's tag changes: a thread that no longer finds the evicted key then finds its debt.
-fn evict<'a, C, const W: usize>(
+pub(super) fn evict<'a, C, const W: usize>(
     store: &'a MemoryStore<C>,
     table: &SlotTable<W>,
     room: &VacantSlot<'_, W>,

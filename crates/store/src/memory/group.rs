@@ -11,7 +11,7 @@ use super::lock_bit::{BitGuard, load_if_unlocked, load_with_bit};
 use super::sync::{AtomicU64, Ordering};
 
 /// Words in a group: 128 bytes, the unit that the prefetcher fetches.
-const WORDS: usize = 16;
+pub(super) const WORDS: usize = 16;
 
 /// Header flag: a key whose primary group this is had to be inserted into its alternate group.
 const SPILLED: u64 = 1;
@@ -45,6 +45,11 @@ impl SlotGroup {
     #[cfg(loom)]
     pub(super) fn empty() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    /// One word of a group that is not divided into slots.
+    pub(super) fn word(&self, index: usize) -> Option<&AtomicU64> {
+        self.0.get(index)
     }
 
     /// Locks the header. Keys are inserted under this lock.
@@ -150,6 +155,11 @@ impl<'a> SlotGuard<'a, 1> {
 }
 
 impl<const W: usize> SlotGuard<'_, W> {
+    /// The slot's address.
+    pub(super) fn address(&self) -> usize {
+        self.slot.address()
+    }
+
     /// The tag of the slot's key.
     #[inline]
     pub(super) fn tag(&self) -> u64 {

@@ -14,6 +14,7 @@ mod eviction_priority;
 mod fast_path;
 mod group;
 mod hash;
+mod hash_tops;
 mod limit_map;
 mod limit_usage;
 mod lock_bit;
@@ -63,8 +64,9 @@ const LAST_INSTANT: Timestamp = Timestamp::from_nanos(1 << 62);
 
 /// Bytes of variable states (log entries, leases, reservations) per key. A bound, not an allocation.
 const COLLECTION_BYTES_PER_KEY: usize = 512;
-/// Bytes of both tables per key: a group of 128 bytes for every four buckets and for every three windows.
-const TABLE_BYTES_PER_KEY: usize = 128 / 4 + 128 / 3 + 1;
+/// Bytes of both tables per key: a group of 128 bytes for every four buckets and for every three windows, and two bytes of hash for
+/// each of their seven and five slots.
+const TABLE_BYTES_PER_KEY: usize = (128 + 14) / 4 + (128 + 10) / 3 + 2;
 
 /// A store in memory.
 ///

@@ -120,15 +120,22 @@ impl SketchSet {
         self.sketches.retain(|own| !own.limits.is_empty());
     }
 
-    /// Makes a sketch as it was for these limits. Answers false if it cannot have been one.
+    /// Makes a sketch as it was for these limits. Answers false if it cannot have been one. If keys that did not fit have made a
+    /// sketch for one of the limits, the debts are added there.
     pub(super) fn restore(
         &mut self,
         usages: &LimitUsages,
         limits: Vec<u16>,
         cells: &[(usize, Tat)],
+        now: Timestamp,
     ) -> bool {
         let is_known = |limit: &u16| self.sketches.iter().any(|own| own.limits.contains(limit));
-        if self.sketches.len() >= MAX_SKETCHES || limits.iter().any(is_known) {
+        if limits.iter().any(is_known) {
+            return limits
+                .iter()
+                .all(|limit| self.raise(usages, *limit, cells, now));
+        }
+        if self.sketches.len() >= MAX_SKETCHES {
             return false;
         }
         let Some(mut own) = LimitSketch::new() else {
@@ -146,6 +153,28 @@ impl SketchSet {
         }
         own.limits = limits;
         self.sketches.push(own);
+        true
+    }
+
+    /// Adds the debts of a saved sketch to the limit's own.
+    fn raise(
+        &mut self,
+        usages: &LimitUsages,
+        limit: u16,
+        cells: &[(usize, Tat)],
+        now: Timestamp,
+    ) -> bool {
+        let Some(own) = self.sketch_of(limit, now) else {
+            return false;
+        };
+        for (index, tat) in cells {
+            let tat = (*tat).min(Timestamp::MAX.as_nanos());
+            if !own.sketch.raise_cell(*index, tat) {
+                return false;
+            }
+            own.debt_until = own.debt_until.max(tat);
+        }
+        usages.note_debt(limit, own.debt_until);
         true
     }
 

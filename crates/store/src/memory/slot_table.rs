@@ -14,17 +14,20 @@
 
 use std::cmp::Reverse;
 use std::io;
+use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::WhenFull;
 
 use super::eviction_priority::{EvictionPriorities, EvictionPriority};
-use super::group::{Slot, SlotGroup, SlotGuard, slots_per_group};
+use super::group::{Slot, SlotGroup, SlotGuard, WORDS, slots_per_group};
 use super::hash::{StateHash, limit_of};
+use super::hash_tops::HashTops;
 use super::limit_usage::{LimitUsages, Table};
 use super::lock_bit::BitGuard;
 use super::pages::Pages;
+use crate::contract::LimitId;
 
 /// The number of keys that a group is sized for. At this average load, fewer than one in ten thousand keys finds both
 /// of its groups full.
@@ -35,6 +38,7 @@ const fn keys_per_group(words: usize) -> usize {
 /// Slots for states of W words.
 pub(super) struct SlotTable<const W: usize> {
     pages: Pages,
+    hash_tops: HashTops,
     /// Slots that were ever used.
     used_slots: AtomicUsize,
 }
@@ -44,6 +48,7 @@ pub(super) struct SlotTable<const W: usize> {
 #[derive(Debug)]
 pub(super) struct VacantSlot<'a, const W: usize> {
     slot: SlotGuard<'a, W>,
+    table: &'a SlotTable<W>,
     /// Whether inserting evicts a live state.
     evicts: bool,
     /// What the key owes already.
@@ -98,8 +103,10 @@ impl<const W: usize> SlotTable<W> {
     /// A table with room for about `keys` concurrently used keys.
     pub(super) fn for_keys(keys: usize) -> io::Result<Self> {
         let groups = keys.div_ceil(keys_per_group(W)).max(2);
+        let slots = groups.saturating_mul(slots_per_group(W));
         Ok(Self {
             pages: Pages::zeroed(groups)?,
+            hash_tops: HashTops::for_slots(slots)?,
             used_slots: AtomicUsize::new(0),
         })
     }
@@ -115,7 +122,7 @@ impl<const W: usize> SlotTable<W> {
 
     /// The table's size in bytes.
     pub(super) fn size(&self) -> usize {
-        size_of_val(self.pages.groups())
+        size_of_val(self.pages.groups()).saturating_add(self.hash_tops.size())
     }
 
     /// Locks the key's slot, if it has one.
@@ -200,6 +207,7 @@ impl<const W: usize> SlotTable<W> {
         if let Some(slot) = lock_free_slot(primary, preferred, now, priorities) {
             return Some(VacantSlot {
                 slot,
+                table: self,
                 evicts: false,
                 initial,
             });
@@ -232,6 +240,7 @@ impl<const W: usize> SlotTable<W> {
         }
         Some(VacantSlot {
             slot,
+            table: self,
             evicts,
             initial,
         })
@@ -257,6 +266,37 @@ impl<const W: usize> SlotTable<W> {
         group.slot(number % slots_per_group(W))
     }
 
+    /// The index of the slot at this address, counted through all groups.
+    fn number_at(&self, address: usize) -> usize {
+        let first = self.pages.groups().as_ptr().addr();
+        let offset = address.saturating_sub(first);
+        let group = offset / size_of::<SlotGroup>();
+        let word = offset % size_of::<SlotGroup>() / size_of::<u64>();
+        let slot = word.saturating_sub(WORDS - slots_per_group(W) * (W + 1)) / (W + 1);
+        group
+            .saturating_mul(slots_per_group(W))
+            .saturating_add(slot)
+    }
+
+    /// The hash of the key in the slot with this index, of which the tag has the lower bits. The caller has locked the slot.
+    pub(super) fn whole_hash(&self, number: usize, tag: u64) -> Option<StateHash> {
+        let limit = LimitId(NonZeroU16::new(limit_of(tag))?);
+        let hash = self.hash_tops.whole_hash(number, tag);
+        Some(StateHash::from_parts(hash, limit))
+    }
+
+    /// Puts a key into the slot with this index, in a table of the size that it was saved from. Returns whether there is such a
+    /// slot.
+    pub(super) fn restore(&self, number: usize, hash: StateHash, state: [u64; W]) -> bool {
+        let Some(slot) = self.slot(number) else {
+            return false;
+        };
+        let mut slot = slot.lock();
+        self.hash_tops.set(number, hash.bits());
+        slot.insert(hash.tag(), state);
+        true
+    }
+
     /// Whether keys of this primary group may be in their alternate group, after all running inserts have finished.
     pub(super) fn has_spilled(&self, group: usize) -> bool {
         self.pages.groups().get(group).is_some_and(|group| {
@@ -279,6 +319,12 @@ impl<const W: usize> SlotTable<W> {
             .iter()
             .flat_map(SlotGroup::slots)
             .filter(|slot| slot.tag() != 0)
+    }
+}
+
+impl<const W: usize> std::fmt::Debug for SlotTable<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SlotTable").finish_non_exhaustive()
     }
 }
 
@@ -328,6 +374,8 @@ impl<const W: usize> VacantSlot<'_, W> {
 
     /// Moves the key in.
     pub(super) fn insert(&mut self, hash: StateHash, state: [u64; W]) {
+        let number = self.table.number_at(self.slot.address());
+        self.table.hash_tops.set(number, hash.bits());
         self.slot.insert(hash.tag(), state);
     }
 }

@@ -12,6 +12,7 @@ mod tests;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, State};
 use tollgate_core::reservation::{ReservationLedger, ReservationOptions};
 use tollgate_core::token_bucket::Tat;
@@ -205,6 +206,57 @@ impl VariableStates {
         self.recount_bytes(&mut entry);
         shard.states.push(entry);
         true
+    }
+
+    /// Restores a state from a snapshot of a store of another size, if there is room for it by the rule of eviction. Returns tag and
+    /// debt of states that lost their place.
+    pub(super) fn migrate(
+        &self,
+        hash: StateHash,
+        limit: Option<Limit>,
+        state: State,
+        ledger: ReservationLedger,
+        now: Timestamp,
+    ) -> Vec<(u64, Tat)> {
+        let mut entry = VariableState {
+            hash,
+            limit,
+            state,
+            ledger,
+            bytes: 0,
+            claim: BatchClaim::New,
+        };
+        let Some(mut shard) = self.lock(self.index(hash)) else {
+            return Vec::new();
+        };
+        let entries = entry.state.entries().saturating_add(entry.ledger.len());
+        let has_room = shard.position(hash).is_none()
+            && self.has_room_to_grow(&mut shard, hash.limit(), now)
+            && self.can_hold(entries)
+            && (shard.states.len() < STATES_PER_SHARD
+                || self.evictable_count(&shard, hash.limit(), now) > 0);
+        if !has_room {
+            self.usages.count_eviction(hash.limit().0.get());
+            let mut lost = self.end_batch(&mut shard, now);
+            lost.push((hash.tag(), entry.debt(now)));
+            return lost;
+        }
+        self.recount_bytes(&mut entry);
+        shard.states.push(entry);
+        self.end_batch(&mut shard, now)
+    }
+
+    /// Removes the leases that `is_kept` does not name.
+    pub(super) fn retain_leases(&self, is_kept: impl Fn(LeaseId) -> bool) {
+        for mut shard in self.shards() {
+            for entry in &mut shard.states {
+                if let State::Leases(leases) = &entry.state {
+                    let kept = leases.iter().filter(|lease| is_kept(lease.id)).copied();
+                    entry.state = State::Leases(kept.collect());
+                    self.recount_bytes(entry);
+                }
+            }
+        }
     }
 
     /// Replaces the old quota of one limit by the new one in every state.

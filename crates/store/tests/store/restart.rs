@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::Quota;
 use tollgate_core::reservation::ReservationId;
-use tollgate_core::{Concurrency, Nanos, Outcome, Receipt, SlidingLog};
+use tollgate_core::{
+    Concurrency, FixedWindow, Nanos, Outcome, Receipt, SlidingLog, Timestamp, Window,
+};
 use tollgate_store::{
     Clock as _, IdentifiedLimit, ManualClock, MemoryStore, Op, QuotaCheck, ReplyNote, Store as _,
     StoreKey, StoreReply,
@@ -164,7 +166,7 @@ fn eviction_counts(original: &RestartableStore) -> [u64; 2] {
 /// decisions since, or the first difference.
 fn compare(
     seed: u64,
-    room: usize,
+    [room, later_room]: [usize; 2],
     keys: u64,
     only_adds: bool,
     spoil: impl FnOnce(&Trace, &RestartableStore),
@@ -175,7 +177,7 @@ fn compare(
         let step = trace.step(longest, only_adds);
         trace.ask(&original, &step);
     }
-    let restarted = original.restarted(&format!("twins-{room}-{seed}"), room);
+    let restarted = original.restarted(&format!("twins-{room}-{later_room}-{seed}"), later_room);
     spoil(&trace, &restarted);
     let before = eviction_counts(&original);
     for n in 0..1_500 {
@@ -196,8 +198,84 @@ fn compare(
 #[test]
 fn a_restart_in_the_middle_of_a_trace_changes_no_reply() {
     for seed in 0..12 {
-        let since = compare(seed, 5_000, 20, false, |_, _| ()).unwrap();
+        let since = compare(seed, [5_000; 2], 20, false, |_, _| ()).unwrap();
         assert_eq!(since, [0, 0], "there is room for all keys");
+    }
+}
+
+/// A slot has only part of its key's hash, so a file could not be read with another `--keys`: raising it reset every quota.
+#[test]
+fn a_restart_with_another_number_of_keys_changes_no_reply_while_there_is_room() {
+    for (seed, rooms) in (0..).zip([
+        [5_000, 9_000],
+        [9_000, 5_000],
+        [5_000, 700_000],
+        [300_000, 5_000],
+        [400_000, 300_000],
+    ]) {
+        let since = compare(seed, rooms, 20, false, |_, _| ()).unwrap();
+        assert_eq!(since, [0, 0], "there is room for all keys");
+    }
+}
+
+/// What does not fit goes by the rule of eviction: an exhausted key is not admitted again, because its debt is in the sketch of
+/// its limit.
+#[test]
+fn a_restart_with_too_few_keys_admits_no_exhausted_key() {
+    let window = Window::Epoch(Nanos::HOUR);
+    let limits = [
+        numbered_limit(1, bucket(2, Nanos::HOUR)),
+        numbered_limit(2, FixedWindow::builder(2, window).build().unwrap()),
+        numbered_limit(3, SlidingLog::builder(2, Nanos::HOUR).build().unwrap()),
+    ];
+    let admitted = |at: &RestartableStore, limit: &IdentifiedLimit| {
+        let names = (0..500).map(|n: u32| n.to_string());
+        let admitted = names.filter(|name| {
+            let key = StoreKey::new(name.as_bytes()).unwrap();
+            let op = Op::Spend(2);
+            let check = QuotaCheck { key, limit, op };
+            at.store.decide_array([check]).unwrap().0.is_admitted()
+        });
+        admitted.count()
+    };
+    let original = RestartableStore::new(2_000);
+    for limit in &limits {
+        assert_eq!(admitted(&original, limit), 500);
+    }
+    let small = original.restarted("too-few", 20);
+    assert!(small.store.usage().evictions > 1_000);
+    for limit in &limits {
+        assert_eq!(admitted(&small, limit), 0, "{limit:?}");
+    }
+}
+
+/// A machine without a battery starts with an earlier time. Nothing is admitted twice, and nobody waits longer than two windows.
+#[test]
+fn i08_a_restart_on_a_clock_that_went_back_neither_mints_nor_locks_out() {
+    for algorithm in 0..ALGORITHMS.len() {
+        let mut random = Random(7);
+        let limit = numbered_limit(1, variants(algorithm, &mut random)[0]);
+        if let Quota::Concurrency(_) = limit.limit.quota() {
+            continue;
+        }
+        let original = RestartableStore::new(100);
+        let (mut spent, most) = (0, limit.limit.capacity());
+        while original.ask(&limit, Op::Spend(1)).outcome == Outcome::Allow && spent <= most {
+            spent += 1;
+        }
+        let back = original.clock.now().as_nanos() - Nanos::from_secs(86_400).as_nanos();
+        original.clock.set(Timestamp::from_nanos(back));
+        let again = original.restarted(&format!("back-{algorithm}"), 200);
+        let reply = again.ask(&limit, Op::Spend(1));
+        assert_ne!(reply.outcome, Outcome::Allow, "{limit:?}");
+        // A window that lies ahead ends with the next window at the latest.
+        let lifetime = limit.limit.state_lifetime();
+        again.clock.advance(lifetime.saturating_add(lifetime));
+        assert_eq!(
+            again.ask(&limit, Op::Spend(1)).outcome,
+            Outcome::Allow,
+            "{limit:?}"
+        );
     }
 }
 
@@ -207,7 +285,7 @@ fn a_restart_in_the_middle_of_a_trace_changes_no_reply() {
 fn a_restart_of_a_full_store_changes_neither_replies_nor_evictions() {
     let mut total = [0, 0];
     for seed in 0..16 {
-        let since = compare(seed, 12, 60, true, |_, _| ()).unwrap();
+        let since = compare(seed, [12; 2], 60, true, |_, _| ()).unwrap();
         total = [total[0] + since[0], total[1] + since[1]];
     }
     assert!(total.iter().all(|often| *often > 1_000), "{total:?}");
@@ -225,7 +303,7 @@ fn control_a_restart_that_loses_the_logs_is_noticed() {
         });
         assert!(lost.count() > 0);
     };
-    let noticed = (0..12).filter(|seed| compare(*seed, 5_000, 20, false, lose).is_err());
+    let noticed = (0..12).filter(|seed| compare(*seed, [5_000; 2], 20, false, lose).is_err());
     assert!(noticed.count() > 6);
 }
 
@@ -354,4 +432,19 @@ fn keys_that_the_overflow_sketch_denies_are_denied_after_a_restart() {
     let again = original.restarted("overflow", 4);
     assert!(denied(&again).iter().all(|denied| *denied));
     assert_eq!(again.clock.now(), START);
+}
+
+/// The fuzz target on a few inputs, so that ordinary tests run it too.
+#[test]
+fn any_bytes_as_a_snapshot_are_refused_or_decide() {
+    for seed in 0..200 {
+        let bytes = tollgate_testkit::fuzzing::pseudo_random_bytes(seed, 8 * 60);
+        tollgate_testkit::fuzzing::snapshot::snapshot(&bytes);
+        // Small numbers reach further: they are counts, flags and ids.
+        let words = bytes
+            .iter()
+            .flat_map(|byte| u64::from(byte % 4).to_le_bytes());
+        let words: Vec<u8> = words.collect();
+        tollgate_testkit::fuzzing::snapshot::snapshot(&words);
+    }
 }

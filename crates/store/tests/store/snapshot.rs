@@ -240,13 +240,65 @@ fn a_file_of_the_first_version_is_still_read() {
     assert!(matches!(size, SnapshotError::SizeMismatch));
 }
 
-/// A file of this version as the second version wrote it: limits had two words fewer, and there was one sketch for all of
-/// them, in which some cells owe something.
-fn as_version_2(whole: &[u8]) -> Vec<u8> {
-    let words: Vec<u64> = whole
+fn to_words(whole: &[u8]) -> Vec<u64> {
+    whole
         .chunks_exact(8)
         .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
-        .collect();
+        .collect()
+}
+
+/// A file of this version, without variable states, as the third version wrote it: a tag instead of hash and limit.
+fn as_version_3(whole: &[u8]) -> Vec<u8> {
+    let words = to_words(whole);
+    let mut old = words[..8].to_vec();
+    old[1] = 3;
+    let mut at = 8;
+    while words[at] != 0 {
+        at += 2 + 5 * usize::try_from(words[at + 1]).unwrap();
+    }
+    // The end of the limits, and of no variable states.
+    old.extend(&words[8..at + 2]);
+    assert_eq!(words[at + 1], 0);
+    at += 2;
+    for (state, groups) in [(1, words[2]), (2, words[3])] {
+        while words[at] != u64::MAX {
+            let [number, hash, limit] = words[at..][..3].try_into().unwrap();
+            old.extend([number, limit << 48 | hash & (u64::MAX >> 16)]);
+            old.extend(&words[at + 3..][..state]);
+            at += 3 + state;
+        }
+        // The end, then one flag for each group instead of the groups that have one.
+        let spilled = words[at + 1..].iter().take_while(|word| **word != u64::MAX);
+        let spilled: Vec<u64> = spilled.copied().collect();
+        old.push(u64::MAX);
+        old.extend((0..groups).map(|group| u64::from(spilled.contains(&group))));
+        at += 2 + spilled.len();
+    }
+    old.extend(&words[at..words.len() - 1]);
+    let mut bytes: Vec<u8> = old.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.extend(sum(&bytes).to_le_bytes());
+    bytes
+}
+
+/// The third version kept only part of each key's hash, so only a store of the same size can read it.
+#[test]
+fn a_file_of_the_third_version_is_still_read_by_a_store_of_the_same_size() {
+    let folder = Folder::new("version-3");
+    let (store, _clock) = store(100);
+    spend(&store, "alice", 90);
+    store.save(&folder.file()).unwrap();
+    let whole = std::fs::read(folder.file()).unwrap();
+    std::fs::write(folder.file(), as_version_3(&whole)).unwrap();
+    let again = restored(&folder.file(), 100).unwrap();
+    assert_eq!(spend(&again, "alice", 0), [10; 3]);
+    let other = restored(&folder.file(), 200).err().unwrap();
+    assert!(matches!(other, SnapshotError::SizeMismatch));
+}
+
+/// A file of the third version as the second version wrote it: limits had two words fewer, and there was one sketch for all of
+/// them, in which some cells owe something.
+fn as_version_2(whole: &[u8]) -> Vec<u8> {
+    let words = to_words(whole);
     let mut old = words[..8].to_vec();
     old[1] = 2;
     let mut at = 8;
@@ -273,25 +325,21 @@ fn a_file_of_the_second_version_is_still_read_without_its_overflow() {
     spend(&store, "alice", 90);
     store.save(&folder.file()).unwrap();
     let whole = std::fs::read(folder.file()).unwrap();
-    std::fs::write(folder.file(), as_version_2(&whole)).unwrap();
+    std::fs::write(folder.file(), as_version_2(&as_version_3(&whole))).unwrap();
     let again = restored(&folder.file(), 100).unwrap();
     assert_eq!(spend(&again, "alice", 0), [10; 3]);
     assert_eq!(again.usage().overflow_bytes, 0);
 }
 
 #[test]
-fn a_rejected_file_gives_the_reason_and_an_empty_store() {
+fn a_rejected_file_gives_the_reason() {
     let folder = Folder::new("reasons");
     let (store, _clock) = store(100);
     spend(&store, "alice", 90);
     store.save(&folder.file()).unwrap();
     let whole = std::fs::read(folder.file()).unwrap();
-    let reason = |keys| {
-        let clock = Arc::new(ManualClock::at(START));
-        let (empty, reason) = MemoryStore::restore_or_empty(&folder.file(), keys, clock).unwrap();
-        assert_eq!(spend(&empty, "alice", 0), [100; 3], "it starts empty");
-        reason.unwrap().to_string()
-    };
+    let reason = |keys| restored(&folder.file(), keys).unwrap_err().to_string();
+    std::fs::write(folder.file(), as_version_2(&as_version_3(&whole))).unwrap();
     assert!(reason(200).contains("another number of keys"));
     let mut damaged = whole.clone();
     let middle = whole.len() / 2;
@@ -303,9 +351,9 @@ fn a_rejected_file_gives_the_reason_and_an_empty_store() {
     std::fs::write(folder.file(), "#!/bin/sh\necho hello\n").unwrap();
     assert!(reason(100).contains("not a snapshot"));
     let mut newer = whole;
-    newer[8] = 4;
+    newer[8] = 5;
     std::fs::write(folder.file(), newer).unwrap();
-    assert!(reason(100).contains("unknown version 4 of the format"));
+    assert!(reason(100).contains("unknown version 5 of the format"));
     std::fs::remove_file(folder.file()).unwrap();
     assert!(reason(100).contains("No such file"), "{}", reason(100));
 }

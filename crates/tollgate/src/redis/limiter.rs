@@ -99,7 +99,7 @@ impl Limiter {
         let numbered = shared.id_overrides.with_limit_ids(&limits)?;
         let in_force = shared.claimed.write();
         let mut in_force = in_force.unwrap_or_else(PoisonError::into_inner);
-        let number = |name: &LimitName| shared.id_overrides.limit_id(name);
+        let number = |name: &LimitName, _: &Limit| shared.id_overrides.limit_id(name);
         let limits = ActiveLimits::from_limits(in_force.active_limits.list(), limits, number)?;
         in_force.claim.replace(&numbered)?;
         in_force.active_limits = Arc::new(limits);
@@ -117,7 +117,7 @@ impl RedisLimiterInner {
         lines: WaitQueues,
     ) -> Result<Self, InvalidLimiter> {
         let claim = redis.claim(&choice.with_limit_ids(&limits)?)?;
-        let limits = ActiveLimits::from_limits(&[], limits, |name| choice.limit_id(name))?;
+        let limits = ActiveLimits::from_limits(&[], limits, |name, _| choice.limit_id(name))?;
         let limits = Arc::new(limits);
         Ok(Self {
             redis: redis.clone(),

@@ -13,6 +13,7 @@ mod edge_cases;
 mod operations;
 mod redis;
 mod replace;
+mod restore;
 mod until_ready;
 mod wait;
 

@@ -10,6 +10,8 @@ use super::parse_at_least_one;
 
 /// The largest drain delay and drain timeout.
 const MAX_DRAIN: Duration = Duration::from_secs(3_600);
+/// The smallest buffer budget. A quota report has up to 1 MiB, and a quarter of the budget is kept for small requests.
+const MIN_BUFFERED_BYTES: usize = 2 << 20;
 /// The largest number of worker threads.
 const MAX_THREADS: usize = 1_024;
 
@@ -26,6 +28,17 @@ pub(crate) struct CapacityOptions {
         env = "TOLLGATE_MAX_CONNECTIONS"
     )]
     pub(crate) max_connections: usize,
+    /// Bytes buffered for all connections of all listeners together: requests that are not complete and replies that are not read. A number
+    /// with `KiB`, `MiB` or `GiB`. The first 4 KiB of each connection are not counted (16 KiB with gRPC). A request that does not fit is
+    /// refused
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "64MiB",
+        value_parser = parse_buffered_bytes,
+        env = "TOLLGATE_MAX_BUFFERED_BYTES"
+    )]
+    pub(crate) max_buffered_bytes: usize,
     /// Gateway requests that may wait at the same time for a limit with `wait`. For a request beyond that, `on_store_failure` of its
     /// limit decides
     #[arg(
@@ -77,6 +90,25 @@ pub(crate) struct DrainOptions {
     pub(crate) drain_timeout: Duration,
 }
 
+/// Parses a number of bytes with a binary unit.
+fn parse_buffered_bytes(text: &str) -> Result<usize, String> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+    let unit = units.iter().find_map(|(unit, shift)| {
+        let number = text.strip_suffix(unit)?;
+        Some((number.trim_end(), *shift))
+    });
+    let Some((number, shift)) = unit else {
+        return Err("it must be a number with KiB, MiB or GiB, such as 64MiB".to_owned());
+    };
+    let bytes = parse_at_least_one(number)?
+        .checked_mul(1 << shift)
+        .ok_or("it is too large")?;
+    if bytes < MIN_BUFFERED_BYTES {
+        return Err("it must be at least 2MiB, so that the longest message fits".to_owned());
+    }
+    Ok(bytes)
+}
+
 fn parse_threads(text: &str) -> Result<usize, String> {
     match parse_at_least_one(text)? {
         count if count > MAX_THREADS => Err(format!("it must be at most {MAX_THREADS}")),
@@ -112,6 +144,26 @@ mod tests {
         assert!(
             parse_drain("61m").is_err() && parse_drain("10").is_err() && parse_drain("").is_err()
         );
+    }
+
+    #[test]
+    fn a_buffer_budget_is_a_number_with_a_unit() {
+        assert_eq!(parse_buffered_bytes("64MiB"), Ok(64 << 20));
+        assert_eq!(parse_buffered_bytes("4096KiB"), Ok(4 << 20));
+        assert_eq!(parse_buffered_bytes("1 GiB"), Ok(1 << 30));
+        for wrong in [
+            "",
+            "64",
+            "64MB",
+            "MiB",
+            "0MiB",
+            "1MiB",
+            "-1MiB",
+            "1.5GiB",
+            "99999999999999GiB",
+        ] {
+            assert!(parse_buffered_bytes(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -5,7 +5,6 @@
 use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -19,10 +18,12 @@ use tollgate_redis::{
 use tollgate_service::fleet::MembershipSettings;
 use tollgate_store::register::FleetName;
 
-use super::{parse_at_least_one, read_variable};
+use super::{parse_at_least_one, read_at_startup, read_variable};
 
 /// The variable with the password itself.
 const PASSWORD_VARIABLE: &str = "TOLLGATE_REDIS_PASSWORD";
+/// Five times the size of a bundle with all certificate authorities that browsers trust.
+const MAX_PEM_BYTES: u64 = 1 << 20;
 /// The largest deadline of a call to Redis.
 const MAX_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -250,7 +251,8 @@ fn is_on_command_line(text: &str, mut arguments: impl Iterator<Item = OsString>)
 
 fn read_pem(path: impl AsRef<Path>) -> Result<Vec<u8>, Box<dyn Error>> {
     let path = path.as_ref();
-    fs::read(path).map_err(|error| read_error("a certificate for Redis", path, &error))
+    read_at_startup(path, MAX_PEM_BYTES)
+        .map_err(|error| read_error("a certificate for Redis", path, &error))
 }
 
 fn read_error(what: &str, path: &Path, error: &std::io::Error) -> Box<dyn Error> {

@@ -4,10 +4,10 @@
 
 use std::error::Error;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use tollgate_files::{FileWorker, read_regular};
 use tollgate_service::{InvalidSecret, Secret};
 
 /// The longest secret file that is read.
@@ -72,23 +72,28 @@ pub(crate) fn read_secret(
     }
 }
 
+/// Reads a regular file at startup. A file system that does not answer is an error, not a hang.
+pub(crate) fn read_at_startup(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let path = path.to_owned();
+    FileWorker::new("read").run(move || read_regular(&path, max))?
+}
+
 fn read_secret_file(path: &Path) -> Result<String, SecretError> {
     let unreadable = |error| SecretError::Unreadable(path.to_owned(), error);
-    let file = File::open(path).map_err(unreadable)?;
-    warn_if_world_readable(path, &file);
-    let mut text = String::new();
-    file.take(MAX_SECRET_BYTES)
-        .read_to_string(&mut text)
+    let bytes = read_at_startup(path, MAX_SECRET_BYTES).map_err(unreadable)?;
+    warn_if_world_readable(path);
+    let text = String::from_utf8(bytes)
+        .map_err(io::Error::other)
         .map_err(unreadable)?;
     // Editors and `echo` end a file with a newline.
     Ok(text.trim_end().to_owned())
 }
 
 #[cfg(unix)]
-fn warn_if_world_readable(path: &Path, file: &File) {
+fn warn_if_world_readable(path: &Path) {
     use std::os::unix::fs::MetadataExt as _;
 
-    let mode = file.metadata().map_or(0, |about| about.mode());
+    let mode = std::fs::metadata(path).map_or(0, |about| about.mode());
     if mode & 0o007 != 0 {
         let path = path.display();
         tracing::warn!(%path, "secret file is readable by every user; run chmod 600");
@@ -96,7 +101,7 @@ fn warn_if_world_readable(path: &Path, file: &File) {
 }
 
 #[cfg(not(unix))]
-fn warn_if_open_to_all(_path: &Path, _file: &File) {}
+fn warn_if_world_readable(_path: &Path) {}
 
 /// Why a secret cannot be read. Messages never contain the secret.
 #[derive(Debug)]

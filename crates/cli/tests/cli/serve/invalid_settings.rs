@@ -56,6 +56,14 @@ fn invalid_arguments_are_reported() {
             "--trusted-proxies=10.0.0.1/8",
             "it has bits beyond its length; 10.0.0.0/8 has not",
         ),
+        (
+            "--envoy-shadow-mode",
+            "--envoy-shadow-mode: it is only for files of envoyproxy/ratelimit, and --config names none",
+        ),
+        (
+            "--merge-domains",
+            "--merge-domains: it is only for files of envoyproxy/ratelimit, and --config names none",
+        ),
         ("--keys=0", "keys: 0 is not valid: it must be at least 1"),
         (
             "--listen=8080",

@@ -135,6 +135,34 @@ fn keys_outside_the_enforced_share_are_counted_and_admitted() {
     assert_eq!(engine.totals("api").unwrap().would_deny, 4);
 }
 
+/// A shadow limit charges a shared bucket only while no limit that shares it is enforced, also if an operator decides that.
+#[test]
+fn a_halted_limit_leaves_its_shared_bucket_to_limits_in_shadow() {
+    let with = |name: &str, mode| {
+        let mut rule = limit(name, per_second(5));
+        rule.bucket = Some(Box::<str>::from("zone").into());
+        rule.mode = mode;
+        rule
+    };
+    let (engine, _clock) = engine(vec![
+        with("send", Mode::Shadow),
+        with("edit", Mode::Enforce),
+    ]);
+    assert_eq!(admitted(&engine, "alice", 100), 5);
+    let switch = |to| engine.control().switch(Some("edit"), to, OPERATOR).unwrap();
+    switch(Switch::halted(Halt::Shadow));
+    let before = engine.totals("send").unwrap().would_deny;
+    assert_eq!(admitted(&engine, "bob", 100), 100);
+    assert_eq!(engine.totals("send").unwrap().would_deny, before + 95);
+    switch(Switch::default());
+    assert_eq!(admitted(&engine, "carol", 100), 5);
+    // Enforced for no key is enforced for nobody.
+    switch(Switch::enforced_for(Percent::ZERO));
+    let before = engine.totals("send").unwrap().would_deny;
+    assert_eq!(admitted(&engine, "dave", 100), 100);
+    assert_eq!(engine.totals("send").unwrap().would_deny, before + 95);
+}
+
 #[test]
 fn s42_no_store_is_needed_to_halt_a_limit() {
     let mut closed = limit("api", per_second(1));

@@ -3,7 +3,9 @@
 use tollgate_core::Timestamp;
 
 use super::test_server::{TestRequest, TestServer};
-use crate::config::{Metadata, Modes};
+use crate::config::{
+    Descriptor, DescriptorEntry, LimitOverride, Metadata, Modes, RlsRequest, WindowUnit,
+};
 
 const RULES: &str = "
 domain: d
@@ -249,6 +251,79 @@ descriptors:
     ]);
     assert_eq!(metadata("a=1|b=1"), Some(only_b), "a is over its limit now");
     assert_eq!(metadata("c=1|nothing=1"), None);
+}
+
+/// envoyproxy/ratelimit sends the request and nests the metadata of rules; ours put them on top, so that a name of a rule could pass
+/// for `domain`.
+#[test]
+fn dynamic_metadata_have_the_shape_of_envoyproxy_ratelimit() {
+    let mut server = TestServer::from_text(
+        "
+domain: d
+descriptors:
+  - { key: a, metadata: { domain: gold }, rate_limit: { unit: day, requests_per_unit: 1 } }
+",
+    );
+    let entries = [
+        DescriptorEntry::new("a", "1"),
+        DescriptorEntry::new("b", ""),
+    ];
+    let mut descriptors = [
+        Descriptor::new(&entries[..1]),
+        Descriptor::new(&entries),
+        Descriptor::new(&entries[1..]),
+    ];
+    descriptors[1].hits_addend = Some(0);
+    descriptors[2].limit = Some(LimitOverride {
+        requests_per_unit: 7,
+        unit: WindowUnit::Minute,
+    });
+    let mut request = RlsRequest::new("d", &descriptors);
+    request.hits_addend = 3;
+    let text = |text: &str| Metadata::Text(text.into());
+    let map = |entries: &[(&str, Metadata)]| {
+        let own = entries
+            .iter()
+            .map(|(name, value)| ((*name).into(), value.clone()));
+        Metadata::Map(own.collect())
+    };
+    let list = Metadata::List;
+    let described = list(vec![
+        map(&[("entries", list(vec![text("a=1")]))]),
+        map(&[
+            ("entries", list(vec![text("a=1"), text("b=")])),
+            ("hitsAddend", Metadata::Number(0.0)),
+        ]),
+        map(&[
+            ("entries", list(vec![text("b=")])),
+            ("limit", text("requests_per_unit:7 unit:MINUTE")),
+        ]),
+    ]);
+    let always = [
+        ("domain", text("d")),
+        ("descriptors", described),
+        ("hitsAddend", Metadata::Number(3.0)),
+    ];
+    let mut decide = |request: &RlsRequest<'_>| {
+        server.decide(Timestamp::EPOCH, request, |plan, reply| {
+            (plan.dynamic_metadata(reply), reply.has_metadata())
+        })
+    };
+    // Three hits are over the limit of one: the rule denies and adds nothing.
+    assert_eq!(decide(&request), (map(&always), false));
+    request.hits_addend = 0;
+    let one = [DescriptorEntry::new("a", "2")];
+    let one = [Descriptor::new(&one)];
+    request.descriptors = &one;
+    let admitted = map(&[
+        ("domain", text("d")),
+        (
+            "descriptors",
+            list(vec![map(&[("entries", list(vec![text("a=2")]))])]),
+        ),
+        ("metadata", map(&[("domain", text("gold"))])),
+    ]);
+    assert_eq!(decide(&request), (admitted, true));
 }
 
 #[test]

@@ -40,6 +40,34 @@ fn counters_of_the_same_identity_continue_after_files_are_replaced() {
     assert_eq!(engine.generation(), 4);
 }
 
+/// envoyproxy/ratelimit counts by the entries of a request, whichever rule applies. Ours counted by rule, so a value that got a
+/// rule of its own began a new count, and a client had its quota twice.
+#[test]
+fn a_value_that_gets_a_rule_of_its_own_keeps_its_count() {
+    let file = |more: &str| {
+        format!(
+            "domain: edge\ndescriptors:\n  - {{ key: user, rate_limit: {{ unit: minute, requests_per_unit: 5 }} }}\n{more}"
+        )
+    };
+    let own = "  - { key: user, value: ada, rate_limit: { unit: minute, requests_per_unit: 9 } }\n";
+    let (engine, _clock) = engine_of(&file(""));
+    let (ada, bob) = ([("user", "ada")], [("user", "bob")]);
+    for _ in 0..3 {
+        code(&engine, &ada);
+        code(&engine, &bob);
+    }
+    engine.replace(load(&file(own))).unwrap();
+    assert_eq!(code(&engine, &ada), (RlsCode::Ok, 5), "the fourth of nine");
+    assert_eq!(code(&engine, &bob), (RlsCode::Ok, 1), "the fourth of five");
+    engine.replace(load(&file(""))).unwrap();
+    assert_eq!(code(&engine, &ada), (RlsCode::Ok, 0), "the fifth of five");
+    assert_eq!(code(&engine, &ada).0, RlsCode::OverLimit);
+    // Totals stay those of the rule.
+    let totals = engine.rule_totals();
+    let names: Vec<&str> = totals.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names.last(), Some(&"edge.user/minute"));
+}
+
 #[test]
 fn i09_every_reply_during_swaps_is_explained_by_one_version_of_the_files() {
     let file = |n: u32| {

@@ -2,30 +2,24 @@
 //!
 //! Must not know: how requests are looked up.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 
 use super::super::RuleErrorKind;
+use super::super::credentials;
 use super::super::draft::{RuleError, RuleOrigin, RulesDraft};
 use super::super::glob_pattern::GlobPattern;
-use super::super::network_index::{self, NetworkIndex};
+use super::super::network_index::NetworkIndex;
 use super::super::prefix_tree::PrefixTree;
 use super::super::route_tree::{RoutePattern, RouteTree};
-use super::condition::{CompiledCondition, CompiledTest, compile_glob, normalize_value};
+use super::condition::{
+    CompiledCondition, CompiledTest, compile_glob, has_uppercase, normalize_value,
+};
+use super::index_terms::{IndexTerm, index_terms};
 use super::request_view::{NeededAttributes, Subject};
 use super::{ExactIndex, GlobIndex, LimitPrecedence, Matcher, RouteEntry, RuleEntry, RuleTarget};
 use crate::attributes::Attribute;
-use crate::model::{Condition, GroupSelection, IpNet, Match, Mode, Test};
-
-/// A key of the index.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum IndexTerm {
-    Route(RoutePattern),
-    Exact(Subject, Box<[u8]>),
-    Within(IpNet),
-    Prefix(Subject, Box<[u8]>),
-    Suffix(Subject, Box<[u8]>),
-}
+use crate::model::{Condition, GroupSelection, IpNet, Match, Mode, PathCase, PathSettings, Test};
 
 /// A compiled condition and the index terms that cover it, if there are any.
 struct IndexedCondition {
@@ -36,10 +30,35 @@ struct IndexedCondition {
 impl Matcher {
     /// Builds the index of a draft's conditions.
     pub(in super::super) fn new(draft: &RulesDraft) -> Result<Self, Vec<RuleError>> {
+        let case = draft.paths.case;
+        let (mut matcher, has_uppercase) = Self::build(draft, case == PathCase::Insensitive)?;
+        if case == PathCase::Any && has_uppercase {
+            let (mut folded, _) = Self::build(draft, true)?;
+            // Both have the same templates, except those that differ only by case: then the first is in both.
+            let numbers: HashMap<&str, usize> = matcher
+                .templates
+                .iter()
+                .map(|text| &**text)
+                .zip(0..)
+                .collect();
+            for route in folded.routes.values_mut() {
+                let text = folded.templates.get(route.template).map(|text| &**text);
+                let number = text.and_then(|text| numbers.get(text));
+                route.template = number.copied().unwrap_or(usize::MAX);
+            }
+            folded.templates = matcher.templates.clone();
+            matcher.folded = Some(Box::new(folded));
+            matcher.has_one_reading = false;
+        }
+        Ok(matcher)
+    }
+
+    /// Builds one index, and says whether its paths have upper-case letters.
+    fn build(draft: &RulesDraft, fold: bool) -> Result<(Self, bool), Vec<RuleError>> {
         let mut errors = Vec::new();
         let sources: Vec<(RuleOrigin, &Match)> = sources(draft).collect();
         let attributes = attributes(&sources);
-        let mut builder = Builder::new(draft, &attributes);
+        let mut builder = Builder::new(draft, &attributes, fold);
         let mut compiled: Vec<(RuleOrigin, Vec<IndexedCondition>)> = Vec::new();
         for (origin, matching) in &sources {
             let conditions = matching.conditions.iter().filter_map(|condition| {
@@ -56,7 +75,7 @@ impl Matcher {
             compiled.push((*origin, conditions.collect()));
         }
         for (index, template) in draft.routes.iter().enumerate() {
-            match RoutePattern::new(&template.0) {
+            match RoutePattern::new(&template.0, fold) {
                 Some(route) => builder.add_template(&route, &template.0),
                 None => errors.push(RuleError {
                     origin: RuleOrigin::Route(index),
@@ -71,7 +90,8 @@ impl Matcher {
         for (origin, conditions) in compiled {
             builder.add_entry(origin, conditions, &shared);
         }
-        Ok(builder.finish())
+        let has_uppercase = builder.has_uppercase;
+        Ok((builder.finish(), has_uppercase))
     }
 }
 
@@ -114,12 +134,21 @@ const fn own_subject(attribute: &Attribute) -> Option<Subject> {
 
 /// A value of a policy, normalized like the values of requests.
 pub(in super::super) fn normalize_value_of(attribute: &Attribute, value: &str) -> Box<[u8]> {
-    normalize_value(own_subject(attribute).unwrap_or(Subject::Other(0)), value)
+    normalize_value(
+        own_subject(attribute).unwrap_or(Subject::Other(0)),
+        value,
+        false,
+    )
 }
 
 /// The pattern of a glob, normalized like the values of requests; `None` if it is too long.
 pub(in super::super) fn compile_glob_of(attribute: &Attribute, glob: &str) -> Option<GlobPattern> {
-    compile_glob(own_subject(attribute).unwrap_or(Subject::Other(0)), glob).ok()
+    compile_glob(
+        own_subject(attribute).unwrap_or(Subject::Other(0)),
+        glob,
+        false,
+    )
+    .ok()
 }
 
 /// The number of entries per term.
@@ -137,6 +166,13 @@ struct Builder<'a> {
     attributes: &'a [Attribute],
     subjects: HashMap<&'a Attribute, Subject>,
     needs: NeededAttributes,
+    paths: PathSettings,
+    /// Whether paths are compared in lower case.
+    fold: bool,
+    has_uppercase: bool,
+    credentials: Option<usize>,
+    /// How specific each template is.
+    specificities: Vec<Vec<u8>>,
     entries: Vec<RuleEntry>,
     limits: Vec<LimitPrecedence>,
     templates: Vec<Box<str>>,
@@ -148,14 +184,23 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(draft: &RulesDraft, attributes: &'a [Attribute]) -> Self {
+    fn new(draft: &RulesDraft, attributes: &'a [Attribute], fold: bool) -> Self {
         let others = attributes.iter().enumerate();
         Self {
             attributes,
             subjects: others
                 .map(|(index, attribute)| (attribute, Subject::Other(index)))
                 .collect(),
-            needs: NeededAttributes::default(),
+            needs: NeededAttributes {
+                path: draft.keys_use(&Attribute::Path),
+                host: draft.keys_use(&Attribute::Host),
+                ..NeededAttributes::default()
+            },
+            paths: draft.paths,
+            fold,
+            has_uppercase: false,
+            credentials: None,
+            specificities: Vec::new(),
             entries: Vec::new(),
             limits: limit_precedences(draft),
             templates: Vec::new(),
@@ -173,9 +218,20 @@ impl<'a> Builder<'a> {
             .or_else(|| self.subjects.get(attribute).copied())
             // Every attribute of every condition is in the list.
             .unwrap_or(Subject::Other(usize::MAX));
-        let test = CompiledTest::new(subject, &condition.test)?;
+        let written = match credentials::is_credentials(attribute) {
+            true => {
+                let written = credentials::canonical_test(&condition.test);
+                if let (Cow::Owned(_), Subject::Other(index)) = (&written, subject) {
+                    self.credentials = Some(index);
+                }
+                written
+            }
+            false => Cow::Borrowed(&condition.test),
+        };
+        let test = CompiledTest::new(subject, &written, self.fold)?;
         self.mark_needed(subject, &condition.test);
-        let mut terms = index_terms(subject, &condition.test)?;
+        self.has_uppercase |= subject == Subject::Path && has_uppercase(&condition.test);
+        let mut terms = index_terms(subject, &written, self.fold)?;
         if let Some(terms) = &mut terms {
             terms.sort_unstable();
             terms.dedup();
@@ -192,7 +248,7 @@ impl<'a> Builder<'a> {
             (_, Test::Route(templates)) => {
                 self.needs.path = true;
                 for template in templates {
-                    if let Some(route) = RoutePattern::new(&template.0) {
+                    if let Some(route) = RoutePattern::new(&template.0, self.fold) {
                         self.add_template(&route, &template.0);
                     }
                 }
@@ -209,9 +265,11 @@ impl<'a> Builder<'a> {
     /// Adds a route. Of equivalent templates, the first names the route.
     fn add_template(&mut self, route: &RoutePattern, template: &str) {
         self.needs.path = true;
-        let templates = &mut self.templates;
+        self.has_uppercase |= route.has_uppercase();
+        let (templates, specificities) = (&mut self.templates, &mut self.specificities);
         self.tree.value_mut(route, || {
             templates.push(template.into());
+            specificities.push(route.specificity());
             RouteEntry {
                 template: templates.len() - 1,
                 entries: Vec::new(),
@@ -309,12 +367,25 @@ impl<'a> Builder<'a> {
     }
 
     fn finish(self) -> Matcher {
+        let mut order: Vec<usize> = (0..self.templates.len()).collect();
+        order.sort_by_key(|index| self.specificities.get(*index));
+        let mut ranks = vec![0; order.len()];
+        for (rank, index) in order.into_iter().enumerate() {
+            if let Some(place) = ranks.get_mut(index) {
+                *place = rank;
+            }
+        }
         Matcher {
+            credentials: self.credentials,
+            has_one_reading: self.credentials.is_none(),
             attributes: self.attributes.into(),
             needed: self.needs,
             entries: self.entries.into(),
             limits: self.limits.into(),
             templates: self.templates.into(),
+            ranks: ranks.into(),
+            paths: self.paths,
+            folded: None,
             unindexed: self.always,
             routes: self.tree,
             exact: self.exact.into_iter().collect(),
@@ -344,45 +415,6 @@ fn limit_precedences(draft: &RulesDraft) -> Vec<LimitPrecedence> {
         }
     });
     limits.collect()
-}
-
-/// Terms of which at least one is found for every request that passes the test. `None` if there are none.
-fn index_terms(subject: Subject, test: &Test) -> Result<Option<Vec<IndexTerm>>, RuleErrorKind> {
-    Ok(Some(match test {
-        Test::OneOf(values) if subject == Subject::Ip => values
-            .iter()
-            .filter_map(|value| value.parse::<IpAddr>().ok())
-            .map(|address| IndexTerm::Within(network_index::canonical(IpNet::from(address))))
-            .collect(),
-        Test::OneOf(values) => values
-            .iter()
-            .map(|value| IndexTerm::Exact(subject, normalize_value(subject, value)))
-            .collect(),
-        Test::Within(networks) => networks
-            .iter()
-            .map(|network| IndexTerm::Within(network_index::canonical(*network)))
-            .collect(),
-        Test::Route(templates) => {
-            let routes = templates
-                .iter()
-                .filter_map(|template| RoutePattern::new(&template.0));
-            routes.map(IndexTerm::Route).collect()
-        }
-        Test::Glob(_) if subject == Subject::Ip => return Ok(None),
-        Test::Glob(globs) => {
-            let mut terms = Vec::with_capacity(globs.len());
-            for glob in globs {
-                let pattern = compile_glob(subject, &glob.0)?;
-                terms.push(if pattern.prefix().len() >= pattern.suffix().len() {
-                    IndexTerm::Prefix(subject, pattern.prefix().into())
-                } else {
-                    IndexTerm::Suffix(subject, pattern.suffix().into())
-                });
-            }
-            terms
-        }
-        Test::Present | Test::Absent | Test::Not(_) => return Ok(None),
-    }))
 }
 
 /// Of two conditions with as many entries, the one with the cheaper lookup is used.

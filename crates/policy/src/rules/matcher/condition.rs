@@ -39,8 +39,8 @@ impl CompiledCondition {
 }
 
 impl CompiledTest {
-    /// Compiles a test.
-    pub(super) fn new(subject: Subject, test: &Test) -> Result<Self, RuleErrorKind> {
+    /// Compiles a test. `fold` makes it match paths in lower case.
+    pub(super) fn new(subject: Subject, test: &Test, fold: bool) -> Result<Self, RuleErrorKind> {
         Ok(match test {
             // An address has several spellings, so addresses are compared, not texts.
             Test::OneOf(values) if subject == Subject::Ip => Self::Within(network_set(
@@ -52,18 +52,20 @@ impl CompiledTest {
             Test::OneOf(values) => {
                 let mut values: Vec<Box<[u8]>> = values
                     .iter()
-                    .map(|value| normalize_value(subject, value))
+                    .map(|value| normalize_value(subject, value, fold))
                     .collect();
                 values.sort_unstable();
                 Self::OneOf(values.into())
             }
             Test::Glob(globs) => {
-                let compiled = globs.iter().map(|glob| compile_glob(subject, &glob.0));
+                let compiled = globs
+                    .iter()
+                    .map(|glob| compile_glob(subject, &glob.0, fold));
                 Self::Glob(compiled.collect::<Result<_, _>>()?)
             }
             Test::Route(templates) => {
                 let routes = templates.iter().map(|template| {
-                    RoutePattern::new(&template.0)
+                    RoutePattern::new(&template.0, fold)
                         .ok_or_else(|| RuleErrorKind::Segments(template.clone()))
                 });
                 Self::Route(routes.collect::<Result<_, _>>()?)
@@ -71,7 +73,7 @@ impl CompiledTest {
             Test::Within(networks) => Self::Within(network_set(networks.iter().copied())),
             Test::Present => Self::Present,
             Test::Absent => Self::Absent,
-            Test::Not(inner) => Self::Not(Box::new(Self::new(subject, inner)?)),
+            Test::Not(inner) => Self::Not(Box::new(Self::new(subject, inner, fold)?)),
         })
     }
 
@@ -115,30 +117,53 @@ impl CompiledTest {
     }
 }
 
+/// Whether a test of the path has an upper-case letter.
+pub(super) fn has_uppercase(test: &Test) -> bool {
+    let has = |text: &str| {
+        let decoded = path::decode_escapes(text.as_bytes());
+        decoded.iter().any(u8::is_ascii_uppercase)
+    };
+    match test {
+        Test::OneOf(values) => values.iter().any(|value| has(value)),
+        Test::Glob(globs) => globs.iter().any(|glob| has(&glob.0)),
+        Test::Not(inner) => has_uppercase(inner),
+        _ => false,
+    }
+}
+
 fn any_matches(patterns: &[GlobPattern], value: &[u8]) -> bool {
     patterns.iter().any(|pattern| pattern.matches(value))
 }
 
 /// A value of a policy, normalized like the values of requests.
-pub(super) fn normalize_value(subject: Subject, value: &str) -> Box<[u8]> {
+pub(super) fn normalize_value(subject: Subject, value: &str, fold: bool) -> Box<[u8]> {
     match subject {
-        Subject::Host => value.to_ascii_lowercase().into_bytes().into(),
+        Subject::Host => {
+            let host = value.trim_end_matches('.').to_ascii_lowercase();
+            host.into_bytes().into()
+        }
         Subject::Path => {
-            let raw = value.as_bytes();
-            let mut buffers = [0; path::PATH_CAPACITY];
-            path::already_normalized(raw)
-                .unwrap_or_else(|| path::normalize(raw, &mut buffers))
-                .without_trailing_slash()
-                .into()
+            let mut path = path::normalize_pattern(value.as_bytes());
+            if fold {
+                path.make_ascii_lowercase();
+            }
+            path.into()
         }
         _ => value.as_bytes().into(),
     }
 }
 
 /// The pattern of a glob, normalized like the values of requests.
-pub(super) fn compile_glob(subject: Subject, glob: &str) -> Result<GlobPattern, RuleErrorKind> {
-    let spelled = match subject {
-        Subject::Host => glob.to_ascii_lowercase().into_bytes(),
+pub(super) fn compile_glob(
+    subject: Subject,
+    glob: &str,
+    fold: bool,
+) -> Result<GlobPattern, RuleErrorKind> {
+    let mut spelled = match subject {
+        Subject::Host => {
+            let host = glob.trim_end_matches('.').to_ascii_lowercase();
+            host.into_bytes()
+        }
         Subject::Path => match path::decode_escapes(glob.as_bytes()) {
             // Paths are compared without a trailing slash, so the glob has none either.
             mut text if text.len() > 1 && text.ends_with(b"/") => {
@@ -149,6 +174,9 @@ pub(super) fn compile_glob(subject: Subject, glob: &str) -> Result<GlobPattern, 
         },
         _ => glob.as_bytes().to_vec(),
     };
+    if fold && subject == Subject::Path {
+        spelled.make_ascii_lowercase();
+    }
     GlobPattern::new(&spelled).ok_or_else(|| RuleErrorKind::GlobBytes(glob.into()))
 }
 

@@ -8,6 +8,8 @@
 
 mod build;
 mod condition;
+mod index_terms;
+mod readings;
 mod request_view;
 
 #[cfg(test)]
@@ -27,19 +29,30 @@ use super::network_index::NetworkIndex;
 use super::prefix_tree::PrefixTree;
 use super::route_tree::RouteTree;
 use crate::attributes::{Attribute, Attributes};
+use crate::model::PathSettings;
 use condition::CompiledCondition;
-use request_view::{NeededAttributes, NormalizationBuffers, RawAttributes, RequestView, Subject};
+use request_view::{NeededAttributes, RawAttributes, RequestView, Subject};
 
 /// All conditions of a policy.
 #[derive(Debug)]
 pub(super) struct Matcher {
     /// The attributes of [`Subject::Other`].
     attributes: Box<[Attribute]>,
+    /// The index of `header.authorization`, if a condition tests its value.
+    credentials: Option<usize>,
+    /// Whether a plain request has one reading: there is neither `credentials` nor `folded`.
+    has_one_reading: bool,
     needed: NeededAttributes,
     entries: Box<[RuleEntry]>,
     limits: Box<[LimitPrecedence]>,
     /// The route templates as the policy writes them.
     templates: Box<[Box<str>]>,
+    /// The rank of each template: the most specific first.
+    ranks: Box<[usize]>,
+    paths: PathSettings,
+    /// The same rules for paths in lower case, if the policy has upper-case letters in paths and some servers ignore
+    /// case.
+    folded: Option<Box<Matcher>>,
     unindexed: Vec<usize>,
     routes: RouteTree<RouteEntry>,
     exact: Vec<(Subject, ExactIndex)>,
@@ -94,40 +107,34 @@ struct GlobIndex {
 }
 
 impl Matcher {
-    /// Finds all rules that match a request.
+    /// Finds all rules that match a request under any reading of its path, and exemptions that match under all.
     pub(super) fn match_rules(&self, request: &dyn Attributes, matched: &mut MatchedRules) {
         matched.clear();
         let raw = RawAttributes::new(request, self.needed);
-        match RequestView::if_normalized(request, &self.attributes, self.needed, raw) {
+        let view = match self.has_one_reading {
+            true => {
+                let case = self.paths.case;
+                RequestView::if_plain(request, &self.attributes, self.needed, raw, case)
+            }
+            false => None,
+        };
+        match view {
             Some(mut view) => self.look_up(&mut view, matched),
-            None => self.match_normalized(request, raw, matched),
+            None => self.match_readings(request, raw, matched),
         }
         if matched.list_verdict != ListVerdict::Limits {
             matched.rules.clear();
         }
     }
 
-    /// The matched template, as the policy writes it.
+    /// The matched template, as the policy writes it; the most specific one of all readings.
     pub(super) fn template(&self, matched: &MatchedRules) -> Option<&str> {
-        self.templates
-            .get(matched.route?)
-            .map(|template| &**template)
+        self.template_at(matched.route?)
     }
 
-    /// Kept apart, because clearing the buffers takes time and most requests do not need them.
-    #[cold]
-    #[inline(never)]
-    fn match_normalized(
-        &self,
-        request: &dyn Attributes,
-        raw: RawAttributes<'_>,
-        matched: &mut MatchedRules,
-    ) {
-        let mut buffers = NormalizationBuffers::new();
-        let (mut view, is_too_long) =
-            RequestView::normalized(request, &self.attributes, self.needed, raw, &mut buffers);
-        matched.is_uri_too_long = is_too_long;
-        self.look_up(&mut view, matched);
+    /// A template by its index.
+    pub(super) fn template_at(&self, index: usize) -> Option<&str> {
+        self.templates.get(index).map(|template| &**template)
     }
 
     fn look_up<'a>(&'a self, view: &mut RequestView<'a>, matched: &mut MatchedRules) {

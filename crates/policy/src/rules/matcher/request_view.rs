@@ -1,16 +1,16 @@
-//! A request during matching: reads each attribute at most once, and normalizes path and host.
+//! A request during matching, under one reading of its path: reads each attribute at most once.
 //!
 //! Must not know: rules, conditions.
 
 use std::net::IpAddr;
 
-use super::super::path::{self, NormalizedPath, PATH_CAPACITY};
+use super::super::host;
+use super::super::path::{self, NormalizedPath};
 use crate::attributes::{Attribute, Attributes};
+use crate::model::PathCase;
 
 /// How many attributes are cached; further ones are read again. The attributes that most conditions use come first.
 const CACHED_ATTRIBUTES: usize = 32;
-/// The maximum length of a host that has to be lower-cased.
-const HOST_CAPACITY: usize = 1_024;
 
 /// The attribute of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,15 +47,9 @@ pub(super) struct RequestView<'a> {
 /// Path, host and route as the transport provides them.
 #[derive(Clone, Copy)]
 pub(super) struct RawAttributes<'a> {
-    path: Option<&'a [u8]>,
-    host: Option<&'a [u8]>,
+    pub(super) path: Option<&'a [u8]>,
+    pub(super) host: Option<&'a [u8]>,
     route: Option<&'a [u8]>,
-}
-
-/// Buffers for a path and a host that have to be normalized.
-pub(super) struct NormalizationBuffers {
-    path: [u8; PATH_CAPACITY],
-    host: [u8; HOST_CAPACITY],
 }
 
 impl<'a> RawAttributes<'a> {
@@ -77,61 +71,33 @@ impl<'a> RawAttributes<'a> {
     }
 }
 
-impl NormalizationBuffers {
-    pub(super) const fn new() -> Self {
-        Self {
-            path: [0; PATH_CAPACITY],
-            host: [0; HOST_CAPACITY],
-        }
-    }
-}
-
 impl<'a> RequestView<'a> {
-    /// Views a request whose path and host are already normalized; `None` if they are not.
-    pub(super) fn if_normalized(
+    /// Views a request whose path has one reading and whose host is canonical; `None` otherwise.
+    pub(super) fn if_plain(
         request: &'a dyn Attributes,
         attributes: &'a [Attribute],
         needed: NeededAttributes,
         raw: RawAttributes<'a>,
+        case: PathCase,
     ) -> Option<Self> {
         let path = match raw.path {
-            Some(raw) => Some(path::already_normalized(raw)?),
+            Some(raw) => {
+                let (path, has_uppercase) = path::plain(raw)?;
+                if has_uppercase && case != PathCase::Sensitive {
+                    return None;
+                }
+                Some(path)
+            }
             None => None,
         };
-        if raw.host.is_some_and(has_uppercase) {
+        if raw.host.is_some_and(|host| !host::is_canonical(host)) {
             return None;
         }
         Some(Self::new(request, attributes, needed, raw, path, raw.host))
     }
 
-    /// Views any request. The second value is whether the path or the host was too long to normalize.
-    pub(super) fn normalized(
-        request: &'a dyn Attributes,
-        attributes: &'a [Attribute],
-        needed: NeededAttributes,
-        raw: RawAttributes<'a>,
-        buffers: &'a mut NormalizationBuffers,
-    ) -> (Self, bool) {
-        let path_buffer = &mut buffers.path;
-        let path = raw.path.map(|raw| match path::already_normalized(raw) {
-            Some(path) => path,
-            None => path::normalize(raw, path_buffer),
-        });
-        let host = raw.host.map(|raw| match buffers.host.get_mut(..raw.len()) {
-            Some(buffer) if has_uppercase(raw) => {
-                buffer.copy_from_slice(raw);
-                buffer.make_ascii_lowercase();
-                &*buffer
-            }
-            _ => raw,
-        });
-        let is_too_long =
-            path.is_some_and(|path| path.is_truncated) || host.is_some_and(has_uppercase);
-        let view = Self::new(request, attributes, needed, raw, path, host);
-        (view, is_too_long)
-    }
-
-    fn new(
+    /// Views a request under one reading.
+    pub(super) fn new(
         request: &'a dyn Attributes,
         attributes: &'a [Attribute],
         needed: NeededAttributes,
@@ -148,6 +114,14 @@ impl<'a> RequestView<'a> {
             host,
             fetched: 0,
             values: [None; CACHED_ATTRIBUTES],
+        }
+    }
+
+    /// Sets the value of an attribute that the request spells differently.
+    pub(super) fn set_other(&mut self, index: usize, canonical: &'a [u8]) {
+        if let Some(place) = self.values.get_mut(index) {
+            *place = Some(canonical);
+            self.fetched |= 1 << index;
         }
     }
 
@@ -181,8 +155,4 @@ impl<'a> RequestView<'a> {
         }
         *value
     }
-}
-
-fn has_uppercase(host: &[u8]) -> bool {
-    host.iter().any(u8::is_ascii_uppercase)
 }

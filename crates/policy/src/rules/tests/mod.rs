@@ -7,4 +7,6 @@ mod differential;
 mod keys;
 mod matching;
 mod naive;
+mod naive_path;
 mod reachable_quotas;
+mod spellings;

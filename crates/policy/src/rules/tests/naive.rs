@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use super::naive_path::{NaivePath, decoded, policy_path, readings};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{Condition, GroupSelection, IpNet, LimitRule, Match, Mode, Policy, Test};
 use crate::rules::ListVerdict;
@@ -16,8 +17,37 @@ pub(super) struct NaiveMatch {
     pub(super) route: Option<String>,
 }
 
-pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> NaiveMatch {
-    let view = NaiveRequest::new(policy, request);
+/// `None` if the request cannot be read.
+pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> Option<NaiveMatch> {
+    let mut all = Vec::new();
+    for view in NaiveRequest::all_readings(policy, request)? {
+        all.push(find_under(policy, &view));
+    }
+    let listed = |one: &NaiveMatch| match one.listed {
+        ListVerdict::Denied(index) => Some(index),
+        _ => None,
+    };
+    let denied = all.iter().filter_map(listed).min();
+    let is_exempt = all.iter().all(|one| one.listed == ListVerdict::Exempt);
+    let routes = all.iter().filter_map(|one| one.route.clone());
+    let route = routes.min_by_key(|template| (specificity(template), first_use(policy, template)));
+    let (listed, rules) = match denied {
+        Some(index) => (ListVerdict::Denied(index), Vec::new()),
+        None if is_exempt => (ListVerdict::Exempt, Vec::new()),
+        None => {
+            let each = all.iter().flat_map(|one| one.rules.iter().copied());
+            let union: std::collections::BTreeSet<usize> = each.collect();
+            (ListVerdict::Limits, union.into_iter().collect())
+        }
+    };
+    Some(NaiveMatch {
+        listed,
+        rules,
+        route,
+    })
+}
+
+fn find_under(policy: &Policy, view: &NaiveRequest<'_>) -> NaiveMatch {
     let route = view.template.clone();
     let answer = |listed, rules| NaiveMatch {
         listed,
@@ -67,43 +97,73 @@ pub(super) fn find(policy: &Policy, request: &dyn Attributes) -> NaiveMatch {
 
 /// Whether one condition matches, to count how often each kind does.
 pub(super) fn holds(policy: &Policy, condition: &Condition, request: &dyn Attributes) -> bool {
-    NaiveRequest::new(policy, request).holds(&condition.attribute, &condition.test)
+    NaiveRequest::all_readings(policy, request).is_some_and(|views| {
+        let mut views = views.iter();
+        views.any(|view| view.holds(&condition.attribute, &condition.test))
+    })
 }
 
 struct NaiveRequest<'a> {
     request: &'a dyn Attributes,
-    /// The segments of the path, and whether it has a trailing slash.
-    path: Option<(Vec<Vec<u8>>, bool)>,
+    path: Option<NaivePath>,
+    host: Option<Vec<u8>>,
     template: Option<String>,
 }
 
 impl<'a> NaiveRequest<'a> {
-    fn new(policy: &Policy, request: &'a dyn Attributes) -> Self {
-        let raw = request
-            .get(&Attribute::Path)
-            .or_else(|| request.get(&Attribute::Route));
-        let path = raw.map(segments);
-        let mut templates: Vec<String> = Vec::new();
-        let limits = policy.limits.iter().map(|limit| &limit.matching);
-        let lists = policy.deny.iter().map(|deny| &deny.matching);
-        for matching in limits.chain(policy.exempt.iter()).chain(lists) {
-            for condition in &matching.conditions {
-                collect(&condition.value.test, &mut templates);
+    /// The request under each reading; `None` if it cannot be read.
+    fn all_readings(policy: &Policy, request: &'a dyn Attributes) -> Option<Vec<Self>> {
+        let sent = request.get(&Attribute::Path);
+        let raw = sent.or_else(|| request.get(&Attribute::Route));
+        let uses = |attribute: &Attribute| {
+            let conditions = conditions(policy).any(|condition| condition.attribute == *attribute);
+            conditions
+                || policy.limits.iter().any(|limit| {
+                    limit
+                        .key
+                        .iter()
+                        .any(|part| part.attribute.value == *attribute)
+                })
+        };
+        let host = match request.get(&Attribute::Host) {
+            Some(host) if uses(&Attribute::Host) => {
+                if host.contains(&b'/') {
+                    return None;
+                }
+                let text = String::from_utf8_lossy(host).to_ascii_lowercase();
+                let text = text.split(':').next().unwrap();
+                Some(text.trim_end_matches('.').as_bytes().to_vec())
             }
-        }
-        templates.extend(policy.routes.iter().map(|route| route.value.0.to_string()));
-        let mut under = templates;
-        under.retain(|template| {
-            path.as_ref()
-                .is_some_and(|(path, _)| path_matches(path, template))
-        });
-        // The sort is stable, so of equivalent templates the first stays first.
-        under.sort_by_key(|template| specificity(template));
-        Self {
-            request,
-            path,
-            template: under.into_iter().next(),
-        }
+            _ => None,
+        };
+        let templates = templates(policy);
+        let uses_path = uses(&Attribute::Path) || !templates.is_empty();
+        let paths = match raw {
+            Some(raw) if uses_path => {
+                let paths = readings(raw, policy.paths);
+                paths.or_else(|| sent.is_none().then(Vec::new))?
+            }
+            _ => Vec::new(),
+        };
+        let view = |path: Option<NaivePath>| {
+            let mut under = templates.clone();
+            under.retain(|template| {
+                path.as_ref()
+                    .is_some_and(|path| path_matches(path, template))
+            });
+            // The sort is stable, so of equivalent templates the first stays first.
+            under.sort_by_key(|template| specificity(template));
+            Self {
+                request,
+                path,
+                host: host.clone(),
+                template: under.into_iter().next(),
+            }
+        };
+        Some(match paths.is_empty() {
+            true => vec![view(None)],
+            false => paths.into_iter().map(|path| view(Some(path))).collect(),
+        })
     }
 
     fn all(&self, matching: &Match) -> bool {
@@ -119,11 +179,15 @@ impl<'a> NaiveRequest<'a> {
                 text.map(String::into_bytes).into_iter().collect()
             }
             Attribute::Path => match &self.path {
-                Some((segments, slash)) => {
+                Some(NaivePath {
+                    segments,
+                    has_slash,
+                    ..
+                }) => {
                     let bare = joined(segments);
                     let mut with_slash = bare.clone();
                     with_slash.push(b'/');
-                    if *slash && !segments.is_empty() {
+                    if *has_slash && !segments.is_empty() {
                         vec![bare, with_slash]
                     } else {
                         vec![bare]
@@ -131,10 +195,7 @@ impl<'a> NaiveRequest<'a> {
                 }
                 None => Vec::new(),
             },
-            Attribute::Host => {
-                let host = self.request.get(attribute);
-                host.map(<[u8]>::to_ascii_lowercase).into_iter().collect()
-            }
+            Attribute::Host => self.host.clone().into_iter().collect(),
             Attribute::Route => {
                 let route = self.request.get(attribute).map(<[u8]>::to_vec);
                 route
@@ -149,13 +210,27 @@ impl<'a> NaiveRequest<'a> {
         }
     }
 
+    /// A text of the policy, as this reading compares it.
+    fn folded(&self, mut text: Vec<u8>) -> Vec<u8> {
+        if self.path.as_ref().is_some_and(|path| path.fold) {
+            text.make_ascii_lowercase();
+        }
+        text
+    }
+
     fn holds(&self, attribute: &Attribute, test: &Test) -> bool {
         let spellings = self.spellings(attribute);
         match test {
             Test::OneOf(values) => values.iter().any(|value| {
                 spellings.iter().any(|spelling| match attribute {
-                    Attribute::Path => joined(&segments(value.as_bytes()).0) == *spelling,
-                    Attribute::Host => value.to_ascii_lowercase().as_bytes() == spelling,
+                    Attribute::Path => {
+                        let value = joined(&policy_path(value.as_bytes()).segments);
+                        self.folded(value) == *spelling
+                    }
+                    Attribute::Host => {
+                        let value = value.to_ascii_lowercase();
+                        value.trim_end_matches('.').as_bytes() == spelling
+                    }
                     Attribute::Ip => value
                         .parse::<IpAddr>()
                         .is_ok_and(|ip| ip.to_canonical().to_string().as_bytes() == spelling),
@@ -165,10 +240,13 @@ impl<'a> NaiveRequest<'a> {
             Test::Glob(globs) => globs.iter().any(|glob| {
                 let mut glob = glob.0.to_string();
                 if *attribute == Attribute::Host {
-                    glob = glob.to_ascii_lowercase();
+                    glob = glob.trim_end_matches('.').to_ascii_lowercase();
                 }
                 if *attribute == Attribute::Path && glob.len() > 1 {
                     glob = glob.strip_suffix('/').map(str::to_owned).unwrap_or(glob);
+                }
+                if *attribute == Attribute::Path {
+                    glob = String::from_utf8(self.folded(glob.into_bytes())).unwrap();
                 }
                 spellings.iter().any(|spelling| {
                     let text = String::from_utf8_lossy(spelling);
@@ -176,7 +254,7 @@ impl<'a> NaiveRequest<'a> {
                     glob_matches(None, &pattern, &text.chars().collect::<Vec<_>>())
                 })
             }),
-            Test::Route(templates) => self.path.as_ref().is_some_and(|(path, _)| {
+            Test::Route(templates) => self.path.as_ref().is_some_and(|path| {
                 templates
                     .iter()
                     .any(|template| path_matches(path, &template.0))
@@ -202,6 +280,28 @@ impl<'a> NaiveRequest<'a> {
     }
 }
 
+fn conditions(policy: &Policy) -> impl Iterator<Item = &Condition> {
+    let limits = policy.limits.iter().map(|limit| &limit.matching);
+    let lists = policy.deny.iter().map(|deny| &deny.matching);
+    let all = limits.chain(policy.exempt.iter()).chain(lists);
+    all.flat_map(|matching| matching.conditions.iter().map(|condition| &condition.value))
+}
+
+/// The route templates of a policy, in order.
+fn templates(policy: &Policy) -> Vec<String> {
+    let mut templates: Vec<String> = Vec::new();
+    for condition in conditions(policy) {
+        collect(&condition.test, &mut templates);
+    }
+    templates.extend(policy.routes.iter().map(|route| route.value.0.to_string()));
+    templates
+}
+
+/// Where the policy has a template first.
+fn first_use(policy: &Policy, template: &str) -> Option<usize> {
+    templates(policy).iter().position(|known| known == template)
+}
+
 fn collect(test: &Test, templates: &mut Vec<String>) {
     match test {
         Test::Route(list) => templates.extend(list.iter().map(|template| template.0.to_string())),
@@ -224,7 +324,7 @@ fn specificity(template: &str) -> Vec<u8> {
     ranks
 }
 
-fn path_matches(path: &[Vec<u8>], template: &str) -> bool {
+fn path_matches(path: &NaivePath, template: &str) -> bool {
     let parts: Vec<&str> = template
         .split('/')
         .filter(|part| !part.is_empty())
@@ -233,14 +333,18 @@ fn path_matches(path: &[Vec<u8>], template: &str) -> bool {
         if part.starts_with("{*") {
             return true;
         }
-        match path.get(index) {
+        let mut literal = decoded(part.as_bytes());
+        if path.fold {
+            literal.make_ascii_lowercase();
+        }
+        match path.segments.get(index) {
             None => return false,
             Some(_) if part.starts_with('{') => {}
-            Some(segment) if *segment == decode(part.as_bytes()) => {}
+            Some(segment) if *segment == literal => {}
             Some(_) => return false,
         }
     }
-    parts.len() == path.len()
+    parts.len() == path.segments.len()
 }
 
 fn joined(segments: &[Vec<u8>]) -> Vec<u8> {
@@ -252,49 +356,6 @@ fn joined(segments: &[Vec<u8>]) -> Vec<u8> {
         path.push(b'/');
     }
     path
-}
-
-fn segments(raw: &[u8]) -> (Vec<Vec<u8>>, bool) {
-    let raw = raw.split(|byte| b"?#".contains(byte)).next().unwrap();
-    let mut result: Vec<Vec<u8>> = Vec::new();
-    let mut slash = false;
-    for segment in raw.split(|byte| *byte == b'/').map(decode) {
-        slash = true;
-        match &segment[..] {
-            b"" | b"." => {}
-            b".." => drop(result.pop()),
-            _ => {
-                result.push(segment);
-                slash = false;
-            }
-        }
-    }
-    (result, slash)
-}
-
-/// Decodes escapes, but for those of `/` and `%`.
-fn decode(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut at = 0;
-    while at < text.len() {
-        let escape = text
-            .get(at..at + 3)
-            .filter(|escape| escape[0] == b'%' && escape[1..].iter().all(u8::is_ascii_hexdigit))
-            .and_then(|escape| std::str::from_utf8(&escape[1..]).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match escape {
-            Some(b'/') => out.extend(b"%2F"),
-            Some(b'%') => out.extend(b"%25"),
-            Some(byte) => out.push(byte),
-            None => {
-                out.push(text[at]);
-                at += 1;
-                continue;
-            }
-        }
-        at += 3;
-    }
-    out
 }
 
 /// Tries every match of the pattern.

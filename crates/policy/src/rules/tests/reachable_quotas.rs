@@ -56,6 +56,10 @@ fn limits<T: AsRef<str>>(list: impl IntoIterator<Item = T>) -> String {
 fn reached(rules: &Rules, request: &dyn Attributes) -> usize {
     let mut matched = MatchedRules::new();
     rules.match_rules(request, &mut matched);
+    // The engine refuses an ambiguous request to which more limits apply than fit.
+    if matched.is_ambiguous() {
+        return 0;
+    }
     let mut buffer = KeyBuffer::new();
     let mut shared = HashSet::new();
     let mut quotas = 0;

@@ -1,7 +1,7 @@
 //! YAML: locations, rejected features and syntax errors.
 
 use super::{assert_errors, yaml};
-use crate::source::{SourceFormat, parse};
+use crate::source::{MAX_DEPTH, SourceFormat, SourceValue, parse};
 
 #[test]
 fn yaml_values_have_locations() {
@@ -55,20 +55,32 @@ fn block_texts_are_texts() {
 }
 
 #[test]
-fn anchors_aliases_tags_and_merge_keys_are_rejected() {
+fn tags_second_documents_and_texts_that_look_like_anchors_are_rejected() {
     assert_errors(
         SourceFormat::Yaml,
         &[
-            ("a: &x 1\n", "1:4+2 `&x` is an anchor"),
-            ("a: &x 1\nb: *x\n", "1:4+2 `&x` is an anchor"),
             (
                 "host: *.example.com\n",
-                "1:7+13 YAML reads `*.example.com` as an alias, and policies do not support aliases | quote a text that begins with `*`: \"*.example.com\"",
+                "1:7+13 YAML reads `*.example.com` as an alias, and no value above has that anchor | quote a text that begins with `*`: \"*.example.com\"",
+            ),
+            ("b: *x\na: &x 1\n", "1:4+2 YAML reads `*x` as an alias"),
+            (
+                "word: &secret\n",
+                "1:1+4 YAML reads a text that begins with `&` as an anchor, and no value follows it",
+            ),
+            (
+                "a: &x [1, *x]\n",
+                "1:11+2 this alias is inside the value that it stands for",
+            ),
+            (
+                "a: &x [1]\n*x : 1\n",
+                "2:1+2 a list or a map cannot be a name",
             ),
             ("host: *\n", "1:7+1 a value that begins with `*`"),
             ("a: !!str 5\n", "1:4+5 YAML reads `!!str` as a tag"),
             ("a: !no x\n", "1:4+3 YAML reads `!no` as a tag"),
-            ("a: 1\n<<: {b: 2}\n", "2:1+2 `<<` is a merge key"),
+            ("a: 1\n<<: 2\n", "2:5+1 `<<` is a merge key"),
+            ("a: 1\n<<: [{b: 1}, 2]\n", "2:5+11 `<<` is a merge key"),
             ("a: 1\n---\nb: 2\n", "2:1+3 a second document begins here"),
             ("? [a]\n: 1\n", "1:3+3 a list or a map cannot be a name"),
             ("a: 1\n: 2\n", "2:1+1 a name is missing before this `:`"),
@@ -85,9 +97,82 @@ fn anchors_aliases_tags_and_merge_keys_are_rejected() {
     }
 }
 
+/// Files of envoyproxy/ratelimit use anchors for limits that repeat. They were refused.
+#[test]
+fn an_alias_is_a_copy_of_the_value_with_its_anchor() {
+    assert_eq!(
+        yaml("a: &x [1, {b: 2}]\nc: *x\n&n name: &y text\n*n : *y\n"),
+        "{a@1:1+1 [1@1:8+1 {b@1:12+1 2@1:15+1 }@1:11+6 ]@1:7+11 \
+         c@2:1+1 [1@1:8+1 {b@1:12+1 2@1:15+1 }@1:11+6 ]@2:4+2 \
+         name@3:4+4 text@3:13+4 name@4:1+2 text@4:6+2 }@1:1+1"
+    );
+    // A later anchor of the same name replaces the earlier one.
+    assert_eq!(
+        yaml("[&x 1, *x, &x 2, *x]"),
+        "[1@1:5+1 1@1:8+2 2@1:15+1 2@1:18+2 ]@1:1+20"
+    );
+}
+
+#[test]
+fn a_merge_key_adds_the_names_that_a_map_does_not_have() {
+    for all in [
+        "{<<: [*one, *two], b: 0}",
+        "{b: 0, <<: *one, <<: *two}",
+        "{b: 0, <<: *one, c: 2}",
+        "{b: 0, a: 1, c: 2}",
+    ] {
+        let text = format!("one: &one {{a: 1, b: 1}}\ntwo: &two {{b: 2, c: 2}}\nall: {all}\n");
+        let SourceValue::Map(entries) = parse(&text, SourceFormat::Yaml).unwrap().value else {
+            panic!("the file is a map");
+        };
+        let SourceValue::Map(all_entries) = &entries[2].value.value else {
+            panic!("`all` is a map");
+        };
+        let mut pairs: Vec<(&str, &str)> = all_entries
+            .iter()
+            .map(|entry| match &entry.value.value {
+                SourceValue::Scalar { text, .. } => (&*entry.name.value, &**text),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        pairs.sort_unstable();
+        assert_eq!(pairs, [("a", "1"), ("b", "0"), ("c", "2")], "{all}");
+    }
+}
+
+/// Nine anchors of nine aliases each are 387 million values in 500 bytes.
+#[test]
+fn i06_copies_by_aliases_are_bounded() {
+    let mut laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..9 {
+        let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
+        laughs += &format!("a{level}: &a{level} [{aliases}]\n");
+    }
+    let long_text = "x".repeat(200_000);
+    let texts = format!("a: &a {long_text}\nb: [*a, *a, *a, *a, *a, *a]\n");
+    let mut deep = "a0: &a0 [x]\n".to_owned();
+    for level in 1..=MAX_DEPTH {
+        deep += &format!("a{level}: &a{level} [*a{}]\n", level - 1);
+    }
+    // Each anchor contains those before it, and no alias is needed.
+    let nested = (0..30).fold("0".to_owned(), |inner, level| {
+        format!("&n{level} [{}{inner}]", "0, ".repeat(2_000))
+    });
+    for (text, reason) in [
+        (nested, "values and names"),
+        (laughs, "values and names"),
+        (texts, "aliases stand for more than 1048576 bytes of text"),
+        (deep, "levels deep"),
+    ] {
+        let diagnostics = parse(&text, SourceFormat::Yaml).unwrap_err();
+        let message = &diagnostics[0].message;
+        assert!(message.contains(reason), "{message}");
+    }
+}
+
 #[test]
 fn all_rejected_features_are_reported_at_once() {
-    let diagnostics = parse("a: &x 1\nb: !t 2\nc: *x\n", SourceFormat::Yaml).unwrap_err();
+    let diagnostics = parse("a: *x\nb: !t 2\nc: *y\n", SourceFormat::Yaml).unwrap_err();
     let lines: Vec<_> = diagnostics
         .iter()
         .map(|diagnostic| diagnostic.location.line)

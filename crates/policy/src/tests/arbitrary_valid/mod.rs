@@ -13,9 +13,9 @@ use tollgate_core::Nanos;
 
 use crate::attributes::Attribute;
 use crate::model::{
-    Amount, Consistency, Cost, Count, DenyRule, Group, GroupSelection, KeyPart, Level, LimitRule,
-    Mode, OnStoreFailure, Penalty, Percent, Policy, QuotaOverride, QuotaSpec, StatusClass, Tiers,
-    WhenFull,
+    Amount, Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, Group,
+    GroupSelection, KeyPart, Level, LimitRule, Mode, OnStoreFailure, PathCase, PathParameters,
+    PathSettings, Penalty, Percent, Policy, QuotaOverride, QuotaSpec, StatusClass, Tiers, WhenFull,
 };
 use matching::{key, matching, template, text, texts_attribute, word};
 use quotas::{LOCAL, candidate_beside, own_quota, quota, rate_quota, same_kind, span, unlimited};
@@ -217,6 +217,8 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
     )
         .prop_map(
             |(limits, (exempt, deny), routes, (mode, nodes, threshold), apply)| Policy {
+                paths: path_settings(threshold),
+                duplicates: duplicates(threshold),
                 limits: limits
                     .into_iter()
                     .zip(1..)
@@ -241,4 +243,33 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
                 divergence_threshold: Percent::from_hundredths(threshold),
             },
         )
+}
+
+fn path_settings(number: u16) -> PathSettings {
+    PathSettings {
+        case: [PathCase::Any, PathCase::Sensitive, PathCase::Insensitive][usize::from(number % 3)],
+        parameters: [
+            PathParameters::Any,
+            PathParameters::Keep,
+            PathParameters::Strip,
+        ][usize::from(number / 3 % 3)],
+    }
+}
+
+fn duplicates(number: u16) -> Vec<DuplicateSetting> {
+    let rules = [
+        DuplicateRule::First,
+        DuplicateRule::Last,
+        DuplicateRule::Joined,
+        DuplicateRule::Refused,
+    ];
+    ["header.x-api-key", "query.q", "cookie.c"]
+        .iter()
+        .zip(rules.iter().cycle().skip(usize::from(number % 4)))
+        .take(usize::from(number % 5).min(3))
+        .map(|(name, rule)| DuplicateSetting {
+            attribute: Attribute::parse(name).unwrap().into(),
+            rule: *rule,
+        })
+        .collect()
 }

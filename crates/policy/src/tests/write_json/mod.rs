@@ -7,8 +7,9 @@ mod value;
 
 use crate::attributes::Attribute;
 use crate::model::{
-    Consistency, Cost, Count, DenyRule, GroupSelection, KeyPart, Level, LimitRule, Located, Match,
-    Mode, OnMissing, OnStoreFailure, Penalty, Percent, Policy, Test, WhenFull,
+    Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, GroupSelection, KeyPart,
+    Level, LimitRule, Located, Match, Mode, OnMissing, OnStoreFailure, PathCase, PathParameters,
+    PathSettings, Penalty, Percent, Policy, Test, WhenFull,
 };
 use quota::{alternative_quota, duration, quota, quota_override, tiers};
 use value::{Json, list, map, number, text, texts, unless_default};
@@ -41,6 +42,11 @@ pub(super) fn policy(policy: &Policy) -> String {
             "routes",
             Some(texts(policy.routes.iter().map(|route| &route.value.0))),
         ),
+        ("paths", Some(paths(policy.paths))),
+        (
+            "duplicates",
+            Some(Json::Map(policy.duplicates.iter().map(duplicate).collect())),
+        ),
         ("groups", Some(Json::Map(groups.collect()))),
         ("exempt", list(exempt.collect())),
         ("deny", list(policy.deny.iter().map(deny).collect())),
@@ -51,6 +57,33 @@ pub(super) fn policy(policy: &Policy) -> String {
         ),
     ])
     .to_string()
+}
+
+fn paths(paths: PathSettings) -> Json {
+    let case = match paths.case {
+        PathCase::Any => None,
+        PathCase::Sensitive => Some("sensitive"),
+        PathCase::Insensitive => Some("insensitive"),
+    };
+    let parameters = match paths.parameters {
+        PathParameters::Any => None,
+        PathParameters::Keep => Some("keep"),
+        PathParameters::Strip => Some("strip"),
+    };
+    map(vec![
+        ("case", case.map(text)),
+        ("parameters", parameters.map(text)),
+    ])
+}
+
+fn duplicate(setting: &DuplicateSetting) -> (String, Json) {
+    let rule = match setting.rule {
+        DuplicateRule::First => "first",
+        DuplicateRule::Last => "last",
+        DuplicateRule::Joined => "joined",
+        DuplicateRule::Refused => "refused",
+    };
+    (setting.attribute.value.to_string(), text(rule))
 }
 
 fn deny(rule: &DenyRule) -> Json {

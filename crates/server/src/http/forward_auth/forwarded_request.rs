@@ -6,13 +6,15 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use hyper::HeaderMap;
-use hyper::header::COOKIE;
 use tollgate_http::{AddressSource, ClientAddressResolver};
-use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::attributes::{Attribute, Attributes, Unreadable};
+use tollgate_policy::model::DuplicateRule;
 
 use super::Gateway;
+use super::repeated_values::{
+    NamedValues, ResolvedValue, cookie_pairs, header_lines, query_pairs, resolve, values_named,
+};
 use crate::http::bad_input::BadInput;
-use crate::http::query::decode;
 use crate::http::request_attributes::without_port;
 
 /// The header fields in which a gateway describes the request.
@@ -33,8 +35,6 @@ const FORWARDED: GatewayFields = GatewayFields {
     host: "x-forwarded-host",
 };
 
-type QueryPairs = Vec<(Vec<u8>, Vec<u8>)>;
-
 /// A request that a gateway asks about.
 #[derive(Debug)]
 pub(crate) struct ForwardedRequest<'a> {
@@ -44,8 +44,12 @@ pub(crate) struct ForwardedRequest<'a> {
     host: Box<[u8]>,
     path: &'a [u8],
     /// The raw query. It is parsed only if a policy uses it.
-    query: &'a str,
-    pairs: OnceLock<QueryPairs>,
+    query: &'a [u8],
+    pairs: OnceLock<NamedValues>,
+    cookies: OnceLock<NamedValues>,
+    /// Values that are not the first one, as it was sent.
+    resolved: Vec<(Attribute, Box<[u8]>)>,
+    unreadable: Option<Unreadable>,
 }
 
 impl<'a> ForwardedRequest<'a> {
@@ -62,8 +66,6 @@ impl<'a> ForwardedRequest<'a> {
             Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => FORWARDED,
         };
         let uri = required_header(headers, fields.uri)?;
-        let uri = std::str::from_utf8(uri)
-            .map_err(|_not_text| BadInput::new(fields.uri, uri, "it is not UTF-8"))?;
         let (path, query) = path_and_query(uri);
         let ip = client_address(headers, peer, clients)?;
         Ok(Self {
@@ -75,26 +77,52 @@ impl<'a> ForwardedRequest<'a> {
             host: without_port(required_header(headers, fields.host)?)
                 .to_ascii_lowercase()
                 .into(),
-            path: path.as_bytes(),
+            path,
             query,
             pairs: OnceLock::new(),
+            cookies: OnceLock::new(),
+            resolved: Vec::new(),
+            unreadable: None,
         })
     }
 
-    fn query(&self, name: &str) -> Option<&[u8]> {
-        let pairs = self.pairs.get_or_init(|| pairs(self.query));
-        let found = pairs.iter().find(|(known, _)| known == name.as_bytes());
-        found.map(|(_, value)| value.as_slice())
+    /// Decides which value counts where the client sent several, for every attribute that the policy reads.
+    pub(crate) fn resolve_duplicates(&mut self, rules: &[(Attribute, DuplicateRule)]) {
+        for (attribute, rule) in rules {
+            let resolved = match attribute {
+                Attribute::Header(name) => self.resolved_header(name, *rule),
+                Attribute::Query(name) => resolve(values_named(self.pairs(), name), *rule, b","),
+                Attribute::Cookie(name) => resolve(values_named(self.cookies(), name), *rule, b","),
+                _ => continue,
+            };
+            match resolved {
+                ResolvedValue::First => {}
+                ResolvedValue::Other(value) => {
+                    let value = value.into();
+                    self.resolved.push((attribute.clone(), value));
+                }
+                ResolvedValue::Refused => {
+                    self.unreadable = Some(Unreadable::Duplicate(attribute.clone()));
+                    return;
+                }
+            }
+        }
     }
 
-    fn cookie(&self, name: &str) -> Option<&[u8]> {
-        let all = self.headers.get_all(COOKIE).into_iter();
-        let mut each = all.flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
-        each.find_map(|cookie| {
-            let cookie = cookie.trim_ascii();
-            let value = cookie.strip_prefix(name.as_bytes())?;
-            value.strip_prefix(b"=")
-        })
+    fn resolved_header(&self, name: &str, rule: DuplicateRule) -> ResolvedValue<'a> {
+        // Most requests repeat no field.
+        match self.headers.len() == self.headers.keys_len() {
+            true => ResolvedValue::First,
+            false => resolve(header_lines(self.headers, name), rule, b", "),
+        }
+    }
+
+    fn pairs(&self) -> &NamedValues {
+        self.pairs.get_or_init(|| query_pairs(self.query))
+    }
+
+    fn cookies(&self) -> &NamedValues {
+        self.cookies.get_or_init(|| cookie_pairs(self.headers))
     }
 }
 
@@ -104,6 +132,10 @@ impl Attributes for ForwardedRequest<'_> {
     }
 
     fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        let mut resolved = self.resolved.iter();
+        if let Some((_, value)) = resolved.find(|(known, _)| known == attribute) {
+            return Some(value);
+        }
         match attribute {
             Attribute::Method => Some(&self.method),
             Attribute::Host => Some(&self.host),
@@ -112,11 +144,15 @@ impl Attributes for ForwardedRequest<'_> {
                 .headers
                 .get(&**name)
                 .map(hyper::http::HeaderValue::as_bytes),
-            Attribute::Query(name) => self.query(name),
-            Attribute::Cookie(name) => self.cookie(name),
+            Attribute::Query(name) => values_named(self.pairs(), name).next(),
+            Attribute::Cookie(name) => values_named(self.cookies(), name).next(),
             // Gateways send neither verified claims nor descriptors.
             _ => None,
         }
+    }
+
+    fn unreadable(&self) -> Option<Unreadable> {
+        self.unreadable.clone()
     }
 }
 
@@ -151,31 +187,22 @@ fn client_address(
 }
 
 /// The path and the query of a request target in origin or absolute form.
-fn path_and_query(uri: &str) -> (&str, &str) {
-    let target = match uri.split_once("://") {
-        Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) => rest
-            .find(['/', '?'])
+fn path_and_query(uri: &[u8]) -> (&[u8], &[u8]) {
+    let find = |text: &[u8], wanted: &[u8]| text.iter().position(|byte| wanted.contains(byte));
+    let scheme = uri.windows(3).position(|three| three == b"://");
+    let target = match scheme.and_then(|at| Some((uri.get(..at)?, uri.get(at + 3..)?))) {
+        Some((scheme, rest)) if scheme.iter().all(u8::is_ascii_alphabetic) => find(rest, b"/?")
             .and_then(|at| rest.get(at..))
-            .unwrap_or("/"),
+            .unwrap_or(b"/"),
         _ => uri,
     };
-    let target = target.split_once('#').map_or(target, |(target, _)| target);
-    match target.split_once('?') {
-        Some(("", query)) => ("/", query),
-        Some((path, query)) => (path, query),
-        None => (target, ""),
+    let end = find(target, b"#").unwrap_or(target.len());
+    let target = target.get(..end).unwrap_or_default();
+    match find(target, b"?").and_then(|at| target.split_at_checked(at)) {
+        Some((b"", query)) => (b"/", query.get(1..).unwrap_or_default()),
+        Some((path, query)) => (path, query.get(1..).unwrap_or_default()),
+        None => (target, b""),
     }
-}
-
-/// The names and values of a query. Text with an invalid escape stays as it is.
-fn pairs(query: &str) -> QueryPairs {
-    let plain = |text: &str| decode(text).unwrap_or_else(|| text.into());
-    let each = query.split('&').filter(|pair| !pair.is_empty());
-    each.map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (plain(name), plain(value))
-    })
-    .collect()
 }
 
 #[cfg(test)]
@@ -298,6 +325,46 @@ mod tests {
         assert_eq!(error.field, "x-real-ip", "two of them are one too many");
     }
 
+    /// A client that sends one key for the limiter and another for the server gets neither, unless the policy chooses.
+    #[test]
+    fn repeated_values_are_refused_unless_the_policy_chooses_one() {
+        let mut fields = FROM_NGINX.to_vec();
+        fields[0].1 = "/items?q=1&q=2&same=1&same=1";
+        fields.extend([("x-api-key", "junk"), ("x-api-key", "real")]);
+        fields.push(("cookie", "s=a; s=b"));
+        let headers = headers(&fields);
+        for (name, rule, expected) in [
+            ("header.x-api-key", DuplicateRule::First, Some("junk")),
+            ("header.x-api-key", DuplicateRule::Last, Some("real")),
+            (
+                "header.x-api-key",
+                DuplicateRule::Joined,
+                Some("junk, real"),
+            ),
+            ("header.x-api-key", DuplicateRule::Refused, None),
+            ("query.q", DuplicateRule::Last, Some("2")),
+            ("query.q", DuplicateRule::Refused, None),
+            ("query.same", DuplicateRule::Refused, Some("1")),
+            ("cookie.s", DuplicateRule::First, Some("a")),
+            ("cookie.s", DuplicateRule::Joined, Some("a,b")),
+            ("cookie.s", DuplicateRule::Refused, None),
+        ] {
+            let attribute = Attribute::parse(name).unwrap();
+            let mut request = read(Gateway::Nginx, &headers).unwrap();
+            request.resolve_duplicates(&[(attribute.clone(), rule)]);
+            match expected {
+                Some(value) => {
+                    assert_eq!(get(&request, name), Some(value), "{name} {rule:?}");
+                    assert_eq!(request.unreadable(), None);
+                }
+                None => {
+                    let reason = Some(Unreadable::Duplicate(attribute));
+                    assert_eq!(request.unreadable(), reason, "{name} {rule:?}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn targets_are_split_into_path_and_query() {
         for (uri, expected) in [
@@ -310,7 +377,13 @@ mod tests {
             ("/r?to=http://x/y", ("/r", "to=http://x/y")),
             ("*", ("*", "")),
         ] {
-            assert_eq!(path_and_query(uri), expected, "{uri}");
+            let (path, query) = path_and_query(uri.as_bytes());
+            let expected: (&str, &str) = expected;
+            assert_eq!(
+                (path, query),
+                (expected.0.as_bytes(), expected.1.as_bytes()),
+                "{uri}"
+            );
         }
     }
 }

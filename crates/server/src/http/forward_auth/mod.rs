@@ -4,6 +4,7 @@
 //! both. Must not know: how requests are decided, sockets.
 
 mod forwarded_request;
+mod repeated_values;
 
 pub(crate) use forwarded_request::ForwardedRequest;
 

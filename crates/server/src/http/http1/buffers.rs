@@ -8,7 +8,7 @@ use std::cell::Cell;
 /// The most bytes of one read. A longer request does not take the fast path.
 pub(super) const READ_LEN: usize = 32 * 1_024;
 /// A response buffer with a larger capacity is shrunk after use.
-const KEPT_OUTPUT_LEN: usize = 256 * 1_024;
+pub(super) const KEPT_OUTPUT_LEN: usize = 256 * 1_024;
 
 thread_local! {
     static THREAD_BUFFERS: Cell<Option<BufferPair>> = const { Cell::new(None) };

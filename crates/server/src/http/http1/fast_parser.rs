@@ -9,6 +9,8 @@ use std::mem::MaybeUninit;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 
+use crate::http::cross_site::BodyType;
+
 /// The largest head of a plain request, in bytes. hyper has the same limit.
 pub(crate) const MAX_HEAD_LEN: usize = 16_384;
 /// The most header fields of a plain request. hyper has the same limit.
@@ -56,7 +58,12 @@ pub(crate) fn parse_request<'a>(
     if !path.starts_with('/') || !target.bytes().all(is_unambiguous) {
         return None;
     }
+    let reads_headers = bounds.reads_headers(path);
     let length = body_len(request.headers)?;
+    // The endpoint would not see these fields, so hyper takes the request.
+    if !reads_headers && may_be_from_web_page(request.headers) {
+        return None;
+    }
     if length > 0 && (method == Method::GET || length > bounds.max_body_len(&method, path)) {
         return None;
     }
@@ -64,7 +71,7 @@ pub(crate) fn parse_request<'a>(
         return None;
     }
     let len = head.checked_add(length)?;
-    let headers = if bounds.reads_headers(path) {
+    let headers = if reads_headers {
         header_map(request.headers)?
     } else {
         HeaderMap::new()
@@ -130,6 +137,23 @@ fn body_len(fields: &[httparse::Header<'_>]) -> Option<usize> {
     Some(length.unwrap_or(0))
 }
 
+/// Whether a browser may have sent the request for a web page, or its body may be no JSON. See `cross_site.rs`.
+fn may_be_from_web_page(fields: &[httparse::Header<'_>]) -> bool {
+    let mut has_type = false;
+    fields.iter().any(|field| {
+        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        match field.name.len() {
+            6 => is("origin"),
+            12 if is("content-type") => {
+                std::mem::replace(&mut has_type, true)
+                    || BodyType::parse(field.value) == BodyType::Other
+            }
+            14 => is("sec-fetch-site"),
+            _ => false,
+        }
+    })
+}
+
 fn header_map(fields: &[httparse::Header<'_>]) -> Option<HeaderMap> {
     let mut map = HeaderMap::with_capacity(fields.len());
     for field in fields {
@@ -171,7 +195,7 @@ mod tests {
 
     #[test]
     fn header_fields_are_collected_where_the_endpoint_reads_them() {
-        let input = b"GET /fields HTTP/1.1\r\nX-A: 1\r\nx-a: 2\r\nconnection: Keep-Alive\r\n\r\n";
+        let input = b"GET /fields HTTP/1.1\r\nX-A: 1\r\nx-a: 2\r\norigin: a\r\nconnection: Keep-Alive\r\n\r\n";
         let plain = parse_request(input, &Any).unwrap();
         let values: Vec<_> = plain.headers.get_all("x-a").iter().collect();
         assert_eq!(values, ["1", "2"]);
@@ -200,6 +224,10 @@ mod tests {
             post("Transfer-Encoding: identity\r\n"),
             post("content-length: 2\r\nexpect: 100-continue\r\n"),
             post("content-length: 2\r\nupgrade: h2c\r\n"),
+            post("content-length: 2\r\norigin: http://a\r\n"),
+            post("content-length: 2\r\nSec-Fetch-Site: cross-site\r\n"),
+            post("content-length: 2\r\nContent-Type: text/plain\r\n"),
+            post(&"content-type: application/json\r\n".repeat(2)),
             post("content-length: 2\r\nconnection: close\r\n"),
             post("content-length: 2\r\nconnection: keep-alive, upgrade\r\n"),
             post("content-length: 9\r\n") + "1234567890",

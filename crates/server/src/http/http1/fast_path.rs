@@ -10,29 +10,41 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::Method;
+use hyper::header::CONNECTION;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep};
 use tollgate_core::Nanos;
 
-use super::buffers::{BufferOwnership, Buffers, READ_LEN};
+use super::buffers::{BufferOwnership, Buffers, KEPT_OUTPUT_LEN};
 use super::fast_parser::{RequestBounds, parse_request};
 use super::idle::IdleConnection;
 use super::response_writer::write_response;
 use crate::http::HttpLimits;
-use crate::http::handler::{HttpHandler, HttpRequest, handle_or_500};
+use crate::http::handler::{HttpHandler, HttpRequest, buffers_full, handle_or_500};
 use crate::http::response::HttpResponse;
 use crate::listen::counters::ListenerCounters;
-use crate::listen::{Peer, ShutdownOrTimeout, ShutdownSignal, send_available};
+use crate::listen::{
+    BufferReservation, Peer, SendProgress, ShutdownOrTimeout, ShutdownSignal, UNCOUNTED_LEN,
+    send_available,
+};
 use tollgate_service::WaitPermit;
 
+/// Replies of this many bytes are sent before more requests are answered.
+const MAX_UNSENT_LEN: usize = KEPT_OUTPUT_LEN;
+/// The most bytes that are read while a response is delayed. They are not counted in the buffer budget.
+const MAX_EARLY_LEN: usize = UNCOUNTED_LEN;
+
+/// Input for hyper, and the reservation of its bytes.
+pub(super) type UnreadInput = (Vec<u8>, BufferReservation);
+
 /// Serves plain requests until the connection ends. Returns the unread bytes when a request is not plain.
-pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
+pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
     limits: HttpLimits,
     handler: &A,
     stream: &mut S,
     peer: &Peer,
     stopping: &ShutdownSignal,
-) -> io::Result<Option<Vec<u8>>> {
+) -> io::Result<Option<UnreadInput>> {
     let (stopped, timer) = (pin!(stopping.wait()), pin!(sleep(limits.header_timeout)));
     let mut idle = IdleConnection::new(
         ShutdownOrTimeout::new(stopping, stopped, timer),
@@ -43,25 +55,38 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
         true => BufferOwnership::Copy,
         false => BufferOwnership::Thread,
     };
+    let mut reserved = handler.reserve_buffers();
     loop {
         let arrived = idle.wait_for(|context| poll_read(context, stream, keep));
         let Some(Some(mut buffers)) = arrived.await? else {
             return Ok(None);
         };
         let (input, output) = buffers.split();
+        if keep == BufferOwnership::Copy && reserved.resize(input.len()).is_err() {
+            refuse(handler, stream, &reserved).await?;
+            return Ok(None);
+        }
+        let (answered, sent) = answer_round(handler, stream, input, peer, output).await?;
         let AnsweredInput {
             consumed,
             delayed,
             is_closing,
-        } = answer_pipelined(handler, input, peer, output).await;
+        } = answered;
         let rest = input.get(consumed..).unwrap_or_default().to_vec();
-        let sent = poll_fn(|context| Poll::Ready(send_available(stream, context, output))).await?;
-        let unsent = (!sent.is_flushed || delayed.is_some()).then(|| {
-            let now = output.get(sent.sent..).unwrap_or_default();
-            UnsentResponses::new(now.to_vec(), delayed)
-        });
+        let now = output.get(sent.sent..).unwrap_or_default();
+        let held = rest.len().saturating_add(now.len());
+        let unsent = (!sent.is_flushed || delayed.is_some())
+            .then(|| UnsentResponses::new(now.to_vec(), delayed));
         // Release the buffers before anything is awaited.
         drop(buffers);
+        if reserved.resize(held).is_err() {
+            if unsent.is_none() {
+                refuse(handler, stream, &reserved).await?;
+            } else {
+                reserved.budget().record_refusal(handler.counters());
+            }
+            return Ok(None);
+        }
         let more = match unsent {
             Some(mut unsent) => unsent.send(stream, handler.counters()).await?,
             None => Vec::new(),
@@ -70,13 +95,52 @@ pub(crate) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin>(
             return Ok(None);
         }
         if !rest.is_empty() || !more.is_empty() {
-            return Ok(Some([rest, more].concat()));
+            return Ok(Some(([rest, more].concat(), reserved)));
         }
         if stopping.is_triggered() {
             return Ok(None);
         }
         idle.reset();
     }
+}
+
+/// Answers all plain requests of the input. When many replies are waiting, they are sent before more requests are answered: a
+/// short request may have a long reply. Returns how much of the input was answered, how much of the output was sent, and the
+/// delayed response.
+async fn answer_round<A: HttpHandler, S: AsyncWrite + Unpin>(
+    handler: &A,
+    stream: &mut S,
+    input: &[u8],
+    peer: &Peer,
+    output: &mut Vec<u8>,
+) -> io::Result<(AnsweredInput, SendProgress)> {
+    let mut consumed = 0_usize;
+    loop {
+        let rest = input.get(consumed..).unwrap_or_default();
+        let mut answered = answer_pipelined(handler, rest, peer, output).await;
+        consumed = consumed.saturating_add(answered.consumed);
+        answered.consumed = consumed;
+        let sent = poll_fn(|context| Poll::Ready(send_available(stream, context, output))).await?;
+        let is_over = answered.delayed.is_some() || answered.is_closing;
+        if output.len() < MAX_UNSENT_LEN || !sent.is_flushed || is_over {
+            return Ok((answered, sent));
+        }
+        output.clear();
+    }
+}
+
+/// Answers that there is no room for the request, as far as the socket takes it. The connection has to be closed then.
+#[cold]
+async fn refuse<A: HttpHandler, S: AsyncWrite + Unpin>(
+    handler: &A,
+    stream: &mut S,
+    reserved: &BufferReservation,
+) -> io::Result<()> {
+    let reply = buffers_full(handler, reserved).with_header(CONNECTION, "close");
+    let mut out = Vec::new();
+    write_response(&reply, Instant::now(), &mut out);
+    poll_fn(|context| Poll::Ready(send_available(stream, context, &out))).await?;
+    stream.shutdown().await
 }
 
 impl<A: HttpHandler> RequestBounds for A {
@@ -137,8 +201,8 @@ impl UnsentResponses {
     }
 }
 
-/// Waits, unless the client disconnects; then its wait permit is released. Bytes that arrive meanwhile are kept up to the
-/// buffer size.
+/// Waits, unless the client disconnects; then its wait permit is released. A few of the bytes that arrive meanwhile are kept,
+/// the others are not read.
 async fn wait_for_delay<S: AsyncRead + Unpin>(
     stream: &mut S,
     wait: Nanos,
@@ -149,7 +213,7 @@ async fn wait_for_delay<S: AsyncRead + Unpin>(
         if over.as_mut().poll(context).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        while more.len() < READ_LEN {
+        while more.len() < MAX_EARLY_LEN {
             let mut room = [0; 1_024];
             let mut room = ReadBuf::new(&mut room);
             ready!(Pin::new(&mut *stream).poll_read(context, &mut room))?;
@@ -193,7 +257,8 @@ fn poll_read<S: AsyncRead + Unpin>(
     Poll::Ready(Ok((filled > 0).then(|| buffers.with_filled(filled, keep))))
 }
 
-/// Answers the plain requests at the start of the input. It stops after a response that is delayed or closes the connection.
+/// Answers the plain requests at the start of the input. It stops after a response that is delayed or closes the connection, and when
+/// the replies are long.
 async fn answer_pipelined<A: HttpHandler>(
     handler: &A,
     input: &[u8],
@@ -206,7 +271,8 @@ async fn answer_pipelined<A: HttpHandler>(
         is_closing: false,
     };
     let mut now = None;
-    while let Some(rest @ [_, ..]) = input.get(answered.consumed..)
+    while out.len() < MAX_UNSENT_LEN
+        && let Some(rest @ [_, ..]) = input.get(answered.consumed..)
         && let Some(request) = parse_request(rest, handler)
     {
         answered.consumed = answered.consumed.saturating_add(request.len);

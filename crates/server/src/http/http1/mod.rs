@@ -30,13 +30,13 @@ pub(super) async fn serve<A: HttpHandler, S: AsyncRead + AsyncWrite + Unpin + Se
 ) {
     let served = match limits.fast_path {
         true => fast_path::serve(limits, &*handler, &mut stream, &peer, &stopping).await,
-        false => Ok(Some(Vec::new())),
+        false => Ok(Some((Vec::new(), handler.reserve_buffers()))),
     };
     match served {
         Ok(None) => {}
         // Boxed, so that connections that stay on the fast path are small.
-        Ok(Some(unread)) => {
-            let stream = PrefixedStream::new(unread, stream);
+        Ok(Some((unread, reserved))) => {
+            let stream = PrefixedStream::new(unread, reserved, stream);
             Box::pin(hyper_connection::serve(
                 limits, handler, stream, peer, stopping,
             ))

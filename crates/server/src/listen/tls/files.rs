@@ -2,8 +2,7 @@
 //!
 //! Must not know: when they are reloaded, how the result is used.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
 use tollgate_core::Timestamp;
+use tollgate_files::{FileWorker, read_regular};
 
 use super::invalid_tls::InvalidTls;
 use super::validity::{Validity, format_utc};
@@ -62,7 +62,14 @@ impl TlsFiles {
         always.chain(client_authorities.as_deref())
     }
 
-    pub(super) fn read(&self) -> Result<TlsFileContents, InvalidTls> {
+    /// Reads the files on the worker's thread.
+    pub(super) fn read_on(&self, worker: &FileWorker) -> Result<TlsFileContents, InvalidTls> {
+        let files = self.clone();
+        let contents = worker.run(move || files.read());
+        contents.unwrap_or_else(|error| Err(InvalidTls::new(&self.certificate, error.to_string())))
+    }
+
+    fn read(&self) -> Result<TlsFileContents, InvalidTls> {
         Ok(TlsFileContents {
             certificate: read(&self.certificate)?,
             key: read(&self.key)?,
@@ -133,16 +140,12 @@ impl TlsFiles {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, InvalidTls> {
-    let unreadable = |error| InvalidTls::new(path, format!("it cannot be read: {error}"));
-    let file = File::open(path).map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    // One byte more than the limit distinguishes a file of this size from a longer one.
-    let mut bounded = file.take(MAX_FILE_LEN + 1);
-    bounded.read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_FILE_LEN {
-        return Err(InvalidTls::new(path, "it is longer than 1 MiB"));
-    }
-    Ok(bytes)
+    let unreadable =
+        |error: io::Error| InvalidTls::new(path, format!("it cannot be read: {error}"));
+    read_regular(path, MAX_FILE_LEN).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => InvalidTls::new(path, "it is longer than 1 MiB"),
+        _ => unreadable(error),
+    })
 }
 
 fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidTls> {

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use tollgate_core::{Nanos, Timestamp};
+use tollgate_files::FileWorker;
 
 use crate::listen::counters::increment;
 use files::TlsFileContents;
@@ -38,6 +39,7 @@ pub struct ServerTls {
     /// Locked during a reload, so that an older reload never replaces a newer one.
     state: Mutex<ReloadState>,
     hasher: RandomState,
+    worker: FileWorker,
     loads: AtomicU64,
     refusals: AtomicU64,
 }
@@ -52,6 +54,8 @@ struct ReloadState {
     /// Hash of the files when they were last read; `None` if that failed.
     last_read: Option<u64>,
     loaded: u64,
+    /// What the last read found, if it has yet to settle, and since when it is so.
+    unsettled: Option<(Option<u64>, Timestamp)>,
     /// Whether the files on disk are the ones in use.
     is_current: bool,
     warned_at: Option<Timestamp>,
@@ -66,6 +70,8 @@ pub enum TlsReload {
     Reloaded,
     /// The files are invalid. The previous configuration stays in use.
     Rejected,
+    /// The files have changed, and may still be written to.
+    Settling,
 }
 
 impl ServerTls {
@@ -74,7 +80,8 @@ impl ServerTls {
     /// The file and what is wrong with it: missing, not PEM, expired, or a key of another certificate.
     pub fn open(files: TlsFiles, now: Timestamp) -> Result<Self, InvalidTls> {
         let hasher = RandomState::new();
-        let contents = files.read()?;
+        let worker = FileWorker::new("read");
+        let contents = files.read_on(&worker)?;
         let hash = hasher.hash_one(&contents);
         let current = LoadedTls::load(&files, &contents, now)?;
         let tls = Self {
@@ -84,9 +91,11 @@ impl ServerTls {
                 last_read: Some(hash),
                 loaded: hash,
                 is_current: true,
+                unsettled: None,
                 warned_at: None,
             }),
             hasher,
+            worker,
             loads: AtomicU64::new(1),
             refusals: AtomicU64::new(0),
         };
@@ -97,8 +106,21 @@ impl ServerTls {
 
     /// Reads the files and uses them if they have changed and are valid.
     pub fn reload_if_changed(&self, now: Timestamp) -> TlsReload {
+        self.reload_if_settled(now, Nanos::ZERO)
+    }
+
+    /// Reads the files and uses them if they have changed, have been the same for the settle time, and are valid. A certificate
+    /// and its key are two files, which nobody replaces at the same moment.
+    pub fn reload_if_settled(&self, now: Timestamp, settle: Nanos) -> TlsReload {
         let mut state = self.lock_state();
-        let outcome = self.reload(&mut state, now);
+        let contents = self.files.read_on(&self.worker);
+        let read = contents.as_ref().ok();
+        let read = read.map(|contents| self.hasher.hash_one(contents));
+        let outcome = if state.is_settled(read, now, settle) {
+            self.reload(&mut state, contents, now)
+        } else {
+            TlsReload::Settling
+        };
         self.warn(&mut state, now);
         outcome
     }
@@ -132,8 +154,13 @@ impl ServerTls {
         self.files.paths()
     }
 
-    fn reload(&self, state: &mut ReloadState, now: Timestamp) -> TlsReload {
-        let contents = match self.files.read() {
+    fn reload(
+        &self,
+        state: &mut ReloadState,
+        contents: Result<TlsFileContents, InvalidTls>,
+        now: Timestamp,
+    ) -> TlsReload {
+        let contents = match contents {
             Ok(contents) => contents,
             Err(error) => {
                 // With no hash, the next readable files count as changed.
@@ -202,6 +229,24 @@ impl ServerTls {
     fn lock_state(&self) -> MutexGuard<'_, ReloadState> {
         // A poisoned lock is safe to use: the state is written last.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReloadState {
+    /// Whether what was read, `None` if nothing could be, is known or has been the same for the settle time.
+    fn is_settled(&mut self, read: Option<u64>, now: Timestamp, settle: Nanos) -> bool {
+        if read == self.last_read {
+            self.unsettled = None;
+            return true;
+        }
+        // A clock that went back starts the settle time again.
+        let since = match self.unsettled {
+            Some((same, since)) if same == read && since <= now => since,
+            _ => now,
+        };
+        let is_settled = now.since(since) >= settle;
+        self.unsettled = (!is_settled).then_some((read, since));
+        is_settled
     }
 }
 

@@ -22,7 +22,8 @@ async fn requests_are_admitted_to_the_limit_and_then_get_429_with_its_fields() {
             Some(&*TO_THE_HOUR.to_string())
         );
         assert_eq!(allowed.field("retry-after"), None);
-        assert_eq!(allowed.field("x-limit-says"), Some(r#"{"plan":"free"}"#));
+        let says = r#"{"descriptors":[{"entries":["remote_address=127.0.0.1"]},{"entries":["user=bob"]}],"domain":"edge","metadata":{"plan":"free"}}"#;
+        assert_eq!(allowed.field("x-limit-says"), Some(says));
         let ours = allowed.field("ratelimit").unwrap();
         assert!(ours.contains(&format!(r#""per-user";r={left}"#)), "{ours}");
     }

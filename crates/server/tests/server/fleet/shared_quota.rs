@@ -79,6 +79,23 @@ async fn throttle_commands_are_shared_and_never_spend_policy_quota() {
     assert_eq!(replies.matches("*5\r\n:0\r\n").count(), 2, "{replies}");
 }
 
+/// The error for a key of 1,024 bytes said that it has 1,025 and that 1,024 are allowed: the server's prefix was counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_too_long_for_the_store_is_refused_with_its_own_length() {
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
+    let server = start_server(&redis.url(), TEN).await;
+    for command in ["CL.THROTTLE", "THROTTLE", "GCRA"] {
+        let call = |len| format!("{command} {} 4 1 3600", "k".repeat(len));
+        let replies = server.send_commands(&[&call(1_024), &call(1_023)]).await;
+        let error = "-ERR key: it has 1024 bytes, at most 1023 are allowed\r\n";
+        let allowed = replies.strip_prefix(error);
+        assert!(
+            allowed.is_some_and(|reply| reply.starts_with("*5\r\n")),
+            "{replies}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pipelined_commands_are_answered_in_order() {
     let redis = RedisNode::start(ServerProgram::Redis, &[]);

@@ -204,7 +204,7 @@ async fn shadow_mode_quota_mode_and_metadata_follow_the_files() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(names, ["plan", "n", "deep"]);
+    assert_eq!(names, ["domain", "descriptors", "metadata"]);
     assert_eq!(
         client.should_rate_limit(&told).await.metadata,
         None,

@@ -10,23 +10,23 @@ use tollgate_server::grpc::GrpcLimits;
 use super::client::{Descriptor, SHOULD_RATE_LIMIT, framed, request};
 use super::{OK, TestGrpcServer, serve_policy};
 
-const DEADLINE: Duration = Duration::from_secs(30);
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const POLICY: &str = "limits: [{ name: all, rate: 100000/s }]";
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(super) const POLICY: &str = "limits: [{ name: all, rate: 100000/s }]";
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const PRIORITY: u8 = 2;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const PRIORITY: u8 = 2;
+pub(super) const RST_STREAM: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
 const PUSH_PROMISE: u8 = 5;
-const PING: u8 = 6;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(super) const PING: u8 = 6;
+pub(super) const WINDOW_UPDATE: u8 = 8;
+pub(super) const CONTINUATION: u8 = 9;
+pub(super) const END_STREAM: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut out = length[1..].to_vec();
     out.extend([kind, flags]);
@@ -36,7 +36,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The head of a call, without header compression.
-fn head(path: &str) -> Vec<u8> {
+pub(super) fn head(path: &str) -> Vec<u8> {
     let mut out = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
     out.extend(path.as_bytes());
     out.extend([0x01, 1, b'a', 0x0f, 0x10, 16]);
@@ -44,12 +44,12 @@ fn head(path: &str) -> Vec<u8> {
     out
 }
 
-fn request_frame() -> Vec<u8> {
+pub(super) fn request_frame() -> Vec<u8> {
     framed(&request("d", &[Descriptor::new(&[("a", "b")])], 0))
 }
 
 /// Sends bytes after the connection preface, and reads until the server closes or is idle.
-async fn send(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
+pub(super) async fn send(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
     let mut all = PREFACE.to_vec();
     all.extend(frame(SETTINGS, 0, 0, &[]));
     all.extend(bytes);
@@ -88,7 +88,7 @@ async fn send_raw(serving: &TestGrpcServer, bytes: &[u8]) -> (Vec<u8>, bool) {
 }
 
 /// The error code of the last GOAWAY frame.
-fn goaway_code(mut received: &[u8]) -> Option<u32> {
+pub(super) fn goaway_code(mut received: &[u8]) -> Option<u32> {
     let mut reason = None;
     while let Some((head, rest)) = received.split_at_checked(9) {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
@@ -103,7 +103,7 @@ fn goaway_code(mut received: &[u8]) -> Option<u32> {
     reason
 }
 
-async fn still_answers(serving: &TestGrpcServer) {
+pub(super) async fn still_answers(serving: &TestGrpcServer) {
     let mut client = serving.connect().await;
     let message = request("d", &[Descriptor::new(&[("a", "b")])], 0);
     assert_eq!(client.should_rate_limit(&message).await.overall, OK);

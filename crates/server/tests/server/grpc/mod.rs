@@ -4,6 +4,7 @@ mod any_bytes;
 mod calls;
 pub(crate) mod client;
 mod clients;
+mod frame_floods;
 mod hostile_clients;
 mod policies;
 mod services;
@@ -12,9 +13,9 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tollgate_core::Timestamp;
-use tollgate_server::HttpApi;
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
 use tollgate_server::listen::DrainOutcome;
+use tollgate_server::{HttpApi, ListenerCounters};
 use tollgate_store::ManualClock;
 
 use crate::harness::policy;
@@ -30,6 +31,7 @@ pub(crate) const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 pub(crate) struct TestGrpcServer {
     pub(crate) address: std::net::SocketAddr,
     pub(crate) clock: Arc<ManualClock>,
+    pub(crate) counters: Arc<ListenerCounters>,
     running: RunningServer,
 }
 
@@ -58,11 +60,13 @@ async fn serve(
     limits: GrpcLimits,
 ) -> TestGrpcServer {
     let grpc = Arc::new(GrpcServer::new(Arc::clone(app.envoy())));
+    let counters = Arc::clone(grpc.counters());
     let running =
         RunningServer::start(|listener, shutdown| grpc.run(listener, limits, shutdown)).await;
     TestGrpcServer {
         address: running.address,
         clock,
+        counters,
         running,
     }
 }

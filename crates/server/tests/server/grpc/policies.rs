@@ -81,6 +81,30 @@ async fn a_limit_can_have_conditions_on_several_descriptors() {
     }
 }
 
+/// A descriptor entry `path` is read like the path of a request.
+#[tokio::test]
+async fn every_spelling_of_a_path_is_over_the_limit_and_so_is_an_unreadable_one() {
+    let serving =
+        serve_policy("limits: [{ name: login, match: { path: /api/login }, rate: 1/h }]").await;
+    let mut client = serving.connect().await;
+    let mut ask = async |path: &str| {
+        let descriptor = Descriptor::new(&[("path", path)]);
+        let message = request("edge", &[descriptor], 0);
+        client.should_rate_limit(&message).await.overall
+    };
+    assert_eq!(ask("/api/login").await, OK);
+    for path in [
+        "/api/login",
+        "/api%2flogin",
+        "/API/LOGIN",
+        "/api/login;x",
+        "/api/login%00",
+    ] {
+        assert_eq!(ask(path).await, OVER, "{path}");
+    }
+    assert_eq!(ask("/api/logout").await, OK);
+}
+
 /// The limits of several descriptors are charged together or not at all: a broad limit is not charged for what a narrow one
 /// refuses.
 #[tokio::test]

@@ -94,6 +94,34 @@ fn a_policy_decides_by_the_attributes_that_are_sent() {
     );
 }
 
+/// Spellings of a path or a host escaped limits over every transport, not only behind gateways.
+#[test]
+fn every_spelling_of_a_path_is_limited_and_an_unreadable_one_is_refused() {
+    let policy =
+        "limits: [{ name: login, match: { path: /api/login, host: a.example }, rate: 1/h }]";
+    let (server, _clock) = by_policy(policy);
+    let mut line = InMemoryClient::new(&server);
+    let first = line.line("TG.CHECK path /api/login host a.example");
+    assert_eq!(verdict(&first)[..2], ["1", "login"]);
+    for spelled in [
+        "path /api%2Flogin host a.example",
+        "path /API/login;x host A.Example.:443",
+        "path //api/./login/ host a.example.",
+    ] {
+        let answer = line.line(&format!("TG.CHECK {spelled}"));
+        assert_eq!(verdict(&answer)[..2], ["0", "login"], "{spelled}");
+    }
+    for unreadable in [
+        "path /api/login%00 host a.example",
+        "path /api/login% host a.example",
+        "path /api/login host a.example/",
+    ] {
+        let answer = line.line(&format!("TG.CHECK {unreadable}"));
+        assert_eq!(verdict(&answer)[..2], ["0", "$-1"], "{unreadable}");
+        assert_eq!(verdict(&answer)[3], "-1", "never");
+    }
+}
+
 #[test]
 fn costs_come_from_the_client_and_header_names_ignore_case() {
     let (server, _clock) = by_policy(POLICY);

@@ -61,6 +61,66 @@ fn cl_throttle_replies_as_redis_cell() {
     ]);
 }
 
+/// redis-cell compares `max(now, tat) + quantity · T − (max_burst + 1) · T` with now, whatever the sign of the burst. So with
+/// `max_burst` below -1 not even a peek passes, and with -1 a peek passes while nothing is owed. Ours let every peek pass.
+#[test]
+fn cl_throttle_limits_peeks_at_a_negative_burst_as_redis_cell() {
+    assert_replies(&[
+        // (limited, limit, remaining, retry after, reset after)
+        (
+            "CL.THROTTLE k -5 30 60 0",
+            "*5\r\n:1\r\n:-4\r\n:0\r\n:-1\r\n:0\r\n",
+        ),
+        (
+            "CL.THROTTLE k -5 30 60 1",
+            "*5\r\n:1\r\n:-4\r\n:0\r\n:-1\r\n:0\r\n",
+        ),
+        (
+            "CL.THROTTLE k -2 30 60 0",
+            "*5\r\n:1\r\n:-1\r\n:0\r\n:-1\r\n:0\r\n",
+        ),
+        (
+            "CL.THROTTLE k -9223372036854775808 30 60 0",
+            "*5\r\n:1\r\n:-9223372036854775807\r\n:0\r\n:-1\r\n:0\r\n",
+        ),
+        (
+            "CL.THROTTLE k -1 30 60 0",
+            "*5\r\n:0\r\n:0\r\n:0\r\n:-1\r\n:0\r\n",
+        ),
+        (
+            "CL.THROTTLE k -1 30 60 1",
+            "*5\r\n:1\r\n:0\r\n:0\r\n:-1\r\n:0\r\n",
+        ),
+        // Returning as much as the burst is below zero passes, less does not.
+        (
+            "CL.THROTTLE k -5 30 60 -3",
+            "*5\r\n:1\r\n:-4\r\n:0\r\n:-1\r\n:0\r\n",
+        ),
+        (
+            "CL.THROTTLE k -5 30 60 -4",
+            "*5\r\n:0\r\n:-4\r\n:0\r\n:-1\r\n:0\r\n",
+        ),
+        // With two tokens of debt a peek without a burst waits for them, and a negative one waits in vain.
+        (
+            "CL.THROTTLE k 4 30 60 2",
+            "*5\r\n:0\r\n:5\r\n:3\r\n:-1\r\n:4\r\n",
+        ),
+        (
+            "CL.THROTTLE k -1 30 60 0",
+            "*5\r\n:1\r\n:0\r\n:0\r\n:4\r\n:4\r\n",
+        ),
+        (
+            "CL.THROTTLE k -5 30 60 0",
+            "*5\r\n:1\r\n:-4\r\n:0\r\n:-1\r\n:4\r\n",
+        ),
+        // None of the limited calls changed the state.
+        (
+            "CL.THROTTLE k 4 30 60 0",
+            "*5\r\n:0\r\n:5\r\n:3\r\n:-1\r\n:4\r\n",
+        ),
+    ]);
+}
+
 #[test]
 fn cl_throttle_has_the_errors_of_redis_cell() {
     assert_replies(&[

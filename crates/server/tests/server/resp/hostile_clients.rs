@@ -1,8 +1,13 @@
 //! Hostile clients: each is answered or disconnected, and buffers stay bounded.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_server::listen::BufferBudget;
 use tollgate_server::resp::{MAX_INLINE_LEN, RespLimits};
 
 use super::{InMemoryClient, command, listen, server};
+use crate::buffer_budget::until_used;
 
 #[tokio::test]
 async fn protocol_errors_are_named_and_close_the_connection() {
@@ -120,10 +125,11 @@ async fn arguments_up_to_the_limit_are_served() {
 
 /// Each connection is within its limits; all together are not.
 #[tokio::test]
-async fn the_buffers_of_all_connections_together_are_bounded() {
-    let mut limits = RespLimits::default();
-    limits.max_buffered_bytes = 100_000;
-    let listening = listen(server().0, limits).await;
+async fn i06_the_buffers_of_all_connections_together_are_bounded() {
+    // Three quarters are for large commands.
+    let budget = Arc::new(BufferBudget::new(110_000));
+    let server = server().0.with_buffers(Arc::clone(&budget));
+    let listening = listen(server, RespLimits::default()).await;
     // The whole command but its end.
     let whole = command(&["ECHO", &"w".repeat(40_000)]);
     let (begun, rest) = whole.split_at(39_000);
@@ -156,6 +162,31 @@ async fn the_buffers_of_all_connections_together_are_bounded() {
     // Other connections are not closed, and their completed commands are answered.
     one.send(rest).await;
     one.expect("$40000\r\n").await;
-    drop(two);
+    assert_eq!(listening.server.counters().refused_buffers(), 1);
+    drop((one, two, three));
+    until_used(&budget, |used| used == 0).await;
     asking.pong().await;
+}
+
+/// An incomplete command once lived for the idle timeout of five to ten minutes, one byte a minute.
+#[tokio::test]
+async fn a_large_command_that_does_not_progress_is_dropped() {
+    let budget = Arc::new(BufferBudget::default());
+    let server = server().0.with_buffers(Arc::clone(&budget));
+    let mut limits = RespLimits::default();
+    limits.command_timeout = Duration::from_millis(100);
+    let listening = listen(server, limits).await;
+    let mut small = listening.connect().await;
+    small.send(b"*2\r\n$4\r\nECHO\r\n$4000\r\nx").await;
+    let mut large = listening.connect().await;
+    large.pong().await;
+    let whole = command(&["ECHO", &"w".repeat(40_000)]);
+    large.send(&whole[..30_000]).await;
+    until_used(&budget, |used| used >= 30_000).await;
+    assert_eq!(large.read_until_closed().await, "");
+    until_used(&budget, |used| used == 0).await;
+    // A small one may stay for the idle timeout.
+    small.send("x".repeat(3_999).as_bytes()).await;
+    small.send(b"\r\n").await;
+    small.expect("$4000\r\nx").await;
 }

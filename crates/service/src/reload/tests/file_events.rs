@@ -32,8 +32,9 @@ fn polling_finds_changes_without_events() {
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
     dir.write("policy.yaml", &policy(6));
     let mut outcomes = Vec::new();
-    run_debounced(&mut NoEvents(2), WatchTiming::default(), || {
+    run_debounced(&mut NoEvents(1), WatchTiming::default(), || {
         outcomes.push(reloader.reload_if_changed());
+        false
     });
     assert_eq!(
         outcomes,
@@ -54,7 +55,9 @@ fn an_event_reports_a_symbolic_link_swapped_by_kubernetes() {
     std::os::unix::fs::symlink("..data/policy.yaml", dir.path("policy.yaml")).unwrap();
     let (reloader, _clock) = open(&dir.path("policy.yaml"));
     let timing = WatchTiming {
-        settle: Duration::from_millis(5),
+        debounce: Duration::from_millis(5),
+        // The clock of the engine stands still.
+        settle: Duration::ZERO,
         poll: Duration::from_secs(3_600),
     };
     let (send, looks) = sync_channel(100);
@@ -72,7 +75,9 @@ fn events_report_changes_and_the_thread_ends_with_its_watcher() {
     let reloader = Arc::new(reloader);
     // The poll interval is so long that only events cause reloads.
     let timing = WatchTiming {
-        settle: Duration::from_millis(5),
+        debounce: Duration::from_millis(5),
+        // The clock of the engine stands still.
+        settle: Duration::ZERO,
         poll: Duration::from_secs(3_600),
     };
     let (send, looks) = sync_channel(100);

@@ -6,6 +6,7 @@ mod changed_files;
 mod concurrent_reloads;
 mod file_events;
 mod invalid_files;
+mod unfinished_files;
 
 use std::fs;
 use std::path::{Path, PathBuf};

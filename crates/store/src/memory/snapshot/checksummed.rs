@@ -82,10 +82,10 @@ impl<T: Read> ChecksumReader<T> {
             .ok_or(SnapshotError::Corrupted)
     }
 
-    /// Reads the checksum, which must be the end of the file.
+    /// Reads the checksum.
     pub(super) fn finish(mut self) -> Result<(), SnapshotError> {
         let sum = self.sum;
-        if self.take()? != sum || self.inner.read(&mut [0])? > 0 {
+        if self.take()? != sum {
             return Err(SnapshotError::Corrupted);
         }
         Ok(())

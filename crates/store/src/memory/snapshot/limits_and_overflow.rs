@@ -94,6 +94,7 @@ pub(super) fn read_overflow(
     input: &mut ChecksumReader<impl Read>,
     overflow: &OverflowSketches,
     usages: &LimitUsages,
+    now: Timestamp,
 ) -> Result<(), SnapshotError> {
     loop {
         let mut number = input.take()?;
@@ -112,7 +113,7 @@ pub(super) fn read_overflow(
             number = input.take()?;
         }
         let cells = read_cells(input, overflow.cells())?;
-        if limits.is_empty() || !overflow.lock().restore(usages, limits, &cells) {
+        if limits.is_empty() || !overflow.lock().restore(usages, limits, &cells, now) {
             return Err(SnapshotError::Corrupted);
         }
     }

@@ -3,13 +3,13 @@
 //! The file holds all state that decisions depend on: buckets, windows, counters, logs, leases, reservations, the
 //! overflow sketch and the limits' usage scales. Expired states and the eviction counters are not saved. The file
 //! contains the store's hash seed, so only its owner may read it. It is written to a temporary file and renamed. A
-//! corrupted, truncated or foreign file is rejected with the reason. So is the file of a store of another size: a slot
-//! keeps only part of its key's hash, so its state cannot be moved to a table of another size.
+//! corrupted, truncated or foreign file is rejected with the reason. A store of another size takes all states that fit; debts of
+//! others go by the rule of eviction.
 //!
 //! The file is a sequence of little-endian 64-bit words: magic number, version, sizes, hash seed; limits; variable
 //! states; both tables; open reservations; the overflow sketch; a checksum over all of it. Version 1 had only the
-//! tables, version 2 one overflow
-//! sketch for all limits. Both are still read; what version 2 has in its sketch is dropped, because nobody can tell whose it is.
+//! tables, version 2 one overflow sketch for all limits, version 3 only part of each key's hash. They are still read, by stores of
+//! the same size. What version 2 has in its sketch is dropped, because nobody can tell whose it is.
 //!
 //! Variable states are written before the tables, open reservations after them. A charge and its reservation are made
 //! together but stored in different places, so they are saved at different moments. A reservation that was open at both
@@ -23,10 +23,12 @@ mod tables;
 mod variable_states;
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::Timestamp;
+use tollgate_core::concurrency::LeaseId;
+use tollgate_files::{open_regular, replace_file};
 
 use self::checksummed::{ChecksumReader, ChecksumWriter};
 use super::MemoryStore;
@@ -35,7 +37,9 @@ use crate::clock::Clock;
 use crate::invalid_size::InvalidSize;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
+/// The last version without whole hashes, which only a store of the same size can read.
+const TAGS_ONLY: u64 = 3;
 /// The last version with one overflow sketch for all limits.
 const SHARED_OVERFLOW: u64 = 2;
 /// The first version, which has only the tables.
@@ -51,7 +55,7 @@ pub enum SnapshotError {
     NotASnapshot,
     /// The file has an unknown version of the format.
     UnknownVersion(u64),
-    /// A store for another number of keys saved the file.
+    /// A store for another number of keys saved the file, in a version that only a store of the same size can read.
     SizeMismatch,
     /// The file ends too early.
     Truncated,
@@ -73,7 +77,9 @@ impl fmt::Display for SnapshotError {
                     "unknown version {version} of the format; known versions are {TABLES_ONLY} to {VERSION}"
                 )
             }
-            Self::SizeMismatch => f.write_str("a store for another number of keys saved the file"),
+            Self::SizeMismatch => f.write_str(
+                "an earlier version saved the file for another number of keys; restore it with that number first",
+            ),
             Self::Truncated => f.write_str("the file is truncated"),
             Self::Corrupted => f.write_str("the file is corrupted"),
             Self::InvalidSize(error) => error.fmt(f),
@@ -100,67 +106,18 @@ impl<C: Clock> MemoryStore<C> {
     /// # Errors
     /// The file cannot be written. The previous file is unchanged.
     pub fn save(&self, path: &Path) -> Result<(), SnapshotError> {
-        let nameless = || io::Error::from(io::ErrorKind::InvalidInput);
-        let name = path.file_name().ok_or_else(nameless)?;
-        let mut temporary = std::ffi::OsString::from(".");
-        temporary.push(name);
-        // One name per call, so that concurrent calls do not write to the same file.
-        static CALLS: AtomicU64 = AtomicU64::new(0);
-        let call = CALLS.fetch_add(1, Ordering::Relaxed);
-        temporary.push(format!(".{}.{call}.new", std::process::id()));
-        let temporary = path.with_file_name(temporary);
-        // A process with the same id may have died while saving.
-        fs::remove_file(&temporary).ok();
-        let written = self.write_to(&temporary).and_then(|()| {
-            fs::rename(&temporary, path)?;
-            sync_folder(path)
-        });
-        if written.is_err() {
-            // Best effort: the first error is the one to report.
-            fs::remove_file(&temporary).ok();
-        }
-        Ok(written?)
+        Ok(replace_file(path, |out| self.save_to(out))?)
     }
 
-    /// Restores a saved store, for the same number of keys. The saved usage scales apply until limits are added again.
-    /// So call [`add_limit`](Self::add_limit) for limits whose quotas may have changed before the first decision.
-    ///
-    /// A file of version 1 has no logs, leases, reservations or overflow sketch; those start empty.
+    /// Writes what [`save`](Self::save) saves. Wrap a file or a socket in a buffer.
     ///
     /// # Errors
-    /// There is no such file, or a store of this size has not written it.
-    pub fn restore(path: &Path, keys: usize, clock: C) -> Result<Self, SnapshotError> {
-        let mut memory = Self::with_clock(keys, clock).map_err(SnapshotError::InvalidSize)?;
-        memory.read_from(path)?;
-        Ok(memory)
-    }
-
-    /// Like [`restore`](Self::restore), but starts empty if the file cannot be used, and returns the reason.
-    ///
-    /// # Errors
-    /// As [`with_clock`](Self::with_clock).
-    pub fn restore_or_empty(
-        path: &Path,
-        keys: usize,
-        clock: C,
-    ) -> Result<(Self, Option<SnapshotError>), InvalidSize> {
-        let mut memory = Self::with_clock(keys, clock)?;
-        let Err(reason) = memory.read_from(path) else {
-            return Ok((memory, None));
-        };
-        // Discard what was read before the error.
-        Ok((Self::with_clock(keys, memory.clock)?, Some(reason)))
-    }
-
-    fn write_to(&self, path: &Path) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut out = ChecksumWriter::new(BufWriter::new(options.open(path)?));
+    /// `out` fails.
+    pub fn save_to(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut out = ChecksumWriter::new(out);
         let now = self.now();
         out.put_all([MAGIC, VERSION])?;
-        out.put_all([self.word_table.groups(), self.pair_table.groups()].map(to_u64))?;
+        out.put_all(self.table_groups())?;
         out.put_all(self.sizes())?;
         out.put_all(self.hash_seed.words())?;
         limits_and_overflow::write_limits(&mut out, &self.priorities)?;
@@ -169,15 +126,44 @@ impl<C: Clock> MemoryStore<C> {
         tables::write(&mut out, &self.pair_table, &self.priorities, now)?;
         variable_states::write_open(&mut out, &self.variable_states, now)?;
         limits_and_overflow::write_overflow(&mut out, &self.overflow, now)?;
-        let file = out
-            .finish()?
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?;
-        file.sync_all()
+        out.finish().map(drop)
     }
 
-    fn read_from(&mut self, path: &Path) -> Result<(), SnapshotError> {
-        let mut input = ChecksumReader::new(BufReader::new(File::open(path)?));
+    /// Restores a saved store. The saved usage scales apply until limits are added again. So call
+    /// [`add_limit`](Self::add_limit) for limits whose quotas may have changed before the first decision.
+    ///
+    /// A store for another number of keys takes all states that fit. A state that does not fit is treated as if it was evicted.
+    ///
+    /// A file of version 1 has no logs, leases, reservations or overflow sketch; those start empty.
+    ///
+    /// # Errors
+    /// There is no such file, or it is not an intact snapshot.
+    pub fn restore(path: &Path, keys: usize, clock: C) -> Result<Self, SnapshotError> {
+        let mut input = BufReader::new(open_regular(path)?);
+        let store = Self::load_from(&mut input, keys, clock)?;
+        match input.read(&mut [0])? {
+            0 => Ok(store),
+            _ => Err(SnapshotError::Corrupted),
+        }
+    }
+
+    /// Reads what [`save_to`](Self::save_to) wrote, and not a byte more.
+    ///
+    /// # Errors
+    /// `input` fails, or does not begin with an intact snapshot.
+    pub fn load_from(input: &mut impl Read, keys: usize, clock: C) -> Result<Self, SnapshotError> {
+        let mut memory = Self::with_clock(keys, clock).map_err(SnapshotError::InvalidSize)?;
+        memory.read_from(input)?;
+        Ok(memory)
+    }
+
+    /// Releases all leases that `is_kept` does not name, for holders that did not survive a restart.
+    pub fn retain_leases(&self, is_kept: impl Fn(LeaseId) -> bool) {
+        self.variable_states.retain_leases(is_kept);
+    }
+
+    fn read_from(&mut self, input: &mut impl Read) -> Result<(), SnapshotError> {
+        let mut input = ChecksumReader::new(input);
         if input.take()? != MAGIC {
             return Err(SnapshotError::NotASnapshot);
         }
@@ -186,8 +172,20 @@ impl<C: Clock> MemoryStore<C> {
             return Err(SnapshotError::UnknownVersion(version));
         }
         let has_all = version > TABLES_ONLY;
-        if input.take_all()? != [self.word_table.groups(), self.pair_table.groups()].map(to_u64)
-            || has_all && input.take_all()? != self.sizes()
+        let table_groups = input.take_all()?;
+        let sizes = if has_all {
+            input.take_all()?
+        } else {
+            self.sizes()
+        };
+        let [_, cells] = sizes;
+        let header = SnapshotHeader {
+            version,
+            table_groups,
+            is_same_size: table_groups == self.table_groups() && sizes == self.sizes(),
+            now: self.now(),
+        };
+        if !header.is_same_size && (version <= TAGS_ONLY || cells != to_u64(self.overflow.cells()))
         {
             return Err(SnapshotError::SizeMismatch);
         }
@@ -198,19 +196,25 @@ impl<C: Clock> MemoryStore<C> {
                 &self.priorities,
                 version > SHARED_OVERFLOW,
             )?;
-            variable_states::read(&mut input, &self.variable_states)?;
+            variable_states::read(&mut input, &header, self)?;
         }
-        tables::read(&mut input, &self.word_table, &self.usages)?;
-        tables::read(&mut input, &self.pair_table, &self.usages)?;
+        tables::read(&mut input, &header, self, &self.word_table)?;
+        tables::read(&mut input, &header, self, &self.pair_table)?;
         if has_all {
             variable_states::read_open(&mut input, &self.variable_states)?;
+            let overflow = &self.overflow;
             if version > SHARED_OVERFLOW {
-                limits_and_overflow::read_overflow(&mut input, &self.overflow, &self.usages)?;
+                let (usages, now) = (&self.usages, header.now);
+                limits_and_overflow::read_overflow(&mut input, overflow, usages, now)?;
             } else {
-                limits_and_overflow::read_cells(&mut input, self.overflow.cells())?;
+                limits_and_overflow::read_cells(&mut input, overflow.cells())?;
             }
         }
         input.finish()
+    }
+
+    fn table_groups(&self) -> [u64; 2] {
+        [self.word_table.groups(), self.pair_table.groups()].map(to_u64)
     }
 
     /// The number of shards and the number of cells of the overflow sketch.
@@ -219,16 +223,26 @@ impl<C: Clock> MemoryStore<C> {
     }
 }
 
-/// Makes the rename durable.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    #[cfg(unix)]
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-    #[cfg(not(unix))]
-    let _ = folder;
-    Ok(())
+/// What the first words of a snapshot say.
+struct SnapshotHeader {
+    version: u64,
+    table_groups: [u64; 2],
+    /// Whether the store that reads has the size of the one that wrote.
+    is_same_size: bool,
+    now: Timestamp,
+}
+
+impl SnapshotHeader {
+    /// Whether slots are written with the whole hashes of their keys.
+    const fn has_hashes(&self) -> bool {
+        self.version > TAGS_ONLY
+    }
+
+    /// The groups of the saved table with states of W words.
+    const fn groups(&self, words: usize) -> u64 {
+        let [word_groups, pair_groups] = self.table_groups;
+        if words == 1 { word_groups } else { pair_groups }
+    }
 }
 
 fn to_u64(number: usize) -> u64 {

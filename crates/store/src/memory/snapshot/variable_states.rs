@@ -14,7 +14,8 @@ use tollgate_core::{Concurrency, MAX_CAPACITY, Nanos, Receipt, SlidingLog, Times
 
 use super::checksummed::{ChecksumReader, ChecksumWriter};
 use super::limits_and_overflow::limit;
-use super::{SnapshotError, to_u64};
+use super::{SnapshotError, SnapshotHeader, to_u64};
+use crate::memory::MemoryStore;
 use crate::memory::hash::StateHash;
 use crate::memory::variable_state::{VariableState, VariableStates};
 
@@ -66,21 +67,32 @@ pub(super) fn write_open(
     out.put(END)
 }
 
-/// Reads at most as many states as the store could hold.
-pub(super) fn read(
+/// Reads at most as many states as the store could hold. A store of another size takes what fits; debts of others go into the
+/// sketches of their limits.
+pub(super) fn read<C>(
     input: &mut ChecksumReader<impl Read>,
-    states: &VariableStates,
+    header: &SnapshotHeader,
+    store: &MemoryStore<C>,
 ) -> Result<(), SnapshotError> {
+    let states = store.variable_states();
+    let can_hold = |entries| !header.is_same_size || states.can_hold(entries);
     while let Some(hash) = next_hash(input)? {
         let quota = read_quota(input)?;
-        let state = read_state(input, states)?;
+        let state = read_state(input, can_hold)?;
         let entries = state.entries();
-        let count = input.take_count(|count| states.can_hold(entries.saturating_add(count)))?;
+        let count = input.take_count(|count| can_hold(entries.saturating_add(count)))?;
         // If the charge is in a table, the reservation is closed until `read_open` confirms that it was still open
         // after the tables were written.
         let ledger = read_records(input, count, quota.is_some())?;
-        if !states.restore(hash, quota, state, ledger) {
-            return Err(SnapshotError::Corrupted);
+        if header.is_same_size {
+            if !states.restore(hash, quota, state, ledger) {
+                return Err(SnapshotError::Corrupted);
+            }
+            continue;
+        }
+        for (tag, debt) in states.migrate(hash, quota, state, ledger, header.now) {
+            let mut sketches = store.overflow().lock();
+            sketches.add_debt(store.usages(), tag, debt, header.now);
         }
     }
     Ok(())
@@ -193,13 +205,13 @@ fn log_quota(block: u64, [limit, saturation]: [u64; 2], times: [u64; 2]) -> Opti
 
 fn read_state(
     input: &mut ChecksumReader<impl Read>,
-    states: &VariableStates,
+    can_hold: impl Fn(usize) -> bool,
 ) -> Result<State, SnapshotError> {
     let kind = input.take()?;
     if kind == NONE {
         return Ok(State::Empty);
     }
-    let count = input.take_count(|count| states.can_hold(count))?;
+    let count = input.take_count(can_hold)?;
     match kind {
         LOG => read_log(input, count).map(State::Log),
         LEASES => {
@@ -334,7 +346,13 @@ mod tests {
             assert_eq!(ask(&store, reserve(3)), ReplyNote::Plain);
         });
         let mut input = ChecksumReader::new(bytes.as_slice());
-        read(&mut input, &again.variable_states).unwrap();
+        let header = SnapshotHeader {
+            version: 4,
+            table_groups: [0; 2],
+            is_same_size: true,
+            now: NOW,
+        };
+        read(&mut input, &header, &again).unwrap();
         read_open(&mut input, &again.variable_states).unwrap();
         input.finish().unwrap();
         let hash = |store: &MemoryStore<ManualClock>| {

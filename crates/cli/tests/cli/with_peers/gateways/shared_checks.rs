@@ -130,3 +130,37 @@ pub(super) fn requests_that_tollgate_cannot_read_do_not_pass(
     assert!(statuses.contains(&answer.status), "{answer:?}");
     assert_eq!(fixture.passed_since(before), 0);
 }
+
+/// After the limit of `/orders` is used up, no spelling of it passes. Gateways redirect or refuse some by themselves.
+pub(super) fn no_spelling_passes_beyond_the_limit(fixture: &GatewayFixture) {
+    let before = fixture.upstream.answered();
+    for path in [
+        "/orders%2f",
+        "/ORDERS",
+        "/orders;x",
+        "//orders",
+        "/./orders",
+        "/a/../orders",
+        "/a/..;/orders",
+        "/%6Frders",
+        "/orders\\",
+        "/orders%5C",
+        "/orders%00",
+        "/orders%0a",
+        "/orders%zz",
+        "/orders/",
+    ] {
+        let spelled = RawRequest::post(&format!("{path}?page=1"), "two lamps");
+        let answer = spelled
+            .from(ALICE)
+            .with("host", "shop.example")
+            .ask(fixture.gateway.address);
+        assert!((300..500).contains(&answer.status), "{path}: {answer:?}");
+    }
+    let host = RawRequest::post("/orders?page=1", "two lamps").from(ALICE);
+    let answer = host
+        .with("host", "Shop.Example.:80")
+        .ask(fixture.gateway.address);
+    assert_eq!(answer.status, 429, "{answer:?}");
+    assert_eq!(fixture.passed_since(before), 0);
+}

@@ -13,6 +13,7 @@ const TRAEFIK: GatewayKind = GatewayKind {
 #[test]
 fn exactly_the_limit_passes_and_refusals_have_retry_after() {
     let fixture = shared_checks::exactly_the_limit_passes_and_refusals_have_retry_after(&TRAEFIK);
+    shared_checks::no_spelling_passes_beyond_the_limit(&fixture);
     shared_checks::requests_that_tollgate_cannot_read_do_not_pass(&fixture, &[431]);
 }
 

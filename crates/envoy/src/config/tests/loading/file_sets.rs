@@ -107,4 +107,7 @@ descriptors:
     assert_eq!(identities.len(), 8);
     assert_eq!(identities[0], "override/second");
     assert_eq!(identities[7], "d.a_b.c/hour");
+    // Values are in the keys of counters, not in their identity.
+    let counters: Vec<&str> = policy.counter_identities().collect();
+    assert_eq!((counters.len(), counters[7]), (8, "d.a.c/hour"));
 }
