@@ -97,6 +97,7 @@ fn amount(algorithm: Algorithm, amount: Amount) -> Located<QuotaSpec> {
         burst: None,
         unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
+        details: tollgate_policy::model::QuotaDetails::default(),
     })
 }
 

@@ -186,6 +186,7 @@ pub(super) fn limit(n: usize, conditions: Vec<(Attribute, Test)>) -> LimitRule {
         burst: None,
         unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
+        details: tollgate_policy::model::QuotaDetails::default(),
     };
     let conditions = conditions.map(|(attribute, test)| Condition { attribute, test }.into());
     LimitRule {

@@ -28,6 +28,7 @@
 //! |---|---|---|---|
 //! | [`token_bucket`] | a burst at once, then a steady rate; never more than burst + rate × time | 8 bytes | almost everything |
 //! | [`leaky_bucket`] | the same as a queue: delays a request instead of denying it | 8 bytes | protecting something fragile |
+//! | [`custom_bucket`] | the same as a token bucket, with refill in steps or fewer tokens for new keys | 8 bytes | migrating from such a limiter |
 //! | [`fixed_window`] | a count per hour, day or month; twice that across a boundary | 16 bytes | billing periods |
 //! | [`sliding_log`] | exactly a count in any window | an entry per request | small limits that must be exact |
 //! | [`sliding_counter`] | about a count in any window | 16 bytes | large limits "per minute" |
@@ -39,8 +40,8 @@
 //!
 //! # What holds for all algorithms
 //!
-//! - A cost of zero is a peek. Peeks and denials do not change the state, with one exception: they correct a state that lies too far
-//!   ahead because the clock went back.
+//! - A cost of zero is a peek. Peeks and denials do not change the state, with two exceptions: they correct a state that lies too far
+//!   ahead because the clock went back, and the denial of a new key of a [`custom_bucket`] records that the key was seen.
 //! - A cost above the capacity of a limit is [`Outcome::Never`]: waiting does not help.
 //! - After exactly `retry_after` the same cost is admitted if nothing else arrives. A nanosecond earlier it is not.
 //! - A clock that goes back never adds quota, and each jump ahead adds at most one burst. There is one exception, because a state of one
@@ -77,6 +78,7 @@ mod time;
 
 pub mod compose;
 pub mod concurrency;
+pub mod custom_bucket;
 pub mod fair_share;
 pub mod fixed_window;
 pub mod leaky_bucket;
@@ -89,6 +91,7 @@ pub mod sliding_log;
 pub mod token_bucket;
 
 pub use concurrency::Concurrency;
+pub use custom_bucket::CustomBucket;
 pub use error::{InvalidQuota, InvalidReason};
 pub use fixed_window::{Calendar, FixedWindow, UtcOffset, Window, WindowState};
 pub use leaky_bucket::LeakyBucket;

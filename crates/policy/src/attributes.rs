@@ -30,6 +30,8 @@ pub enum Attribute {
     Claim(Box<str>),
     /// `descriptor.NAME`: an entry of an Envoy descriptor.
     Descriptor(Box<str>),
+    /// `descriptors.NAME`: the first entry with this key in any descriptor of the same Envoy call.
+    AnyDescriptor(Box<str>),
     /// `domain`: of an Envoy request.
     Domain,
 }
@@ -64,6 +66,7 @@ impl Attribute {
                     "cookie" => Some(Self::Cookie(rest.into())),
                     "claim" => Some(Self::Claim(rest.into())),
                     "descriptor" => Some(Self::Descriptor(rest.into())),
+                    "descriptors" => Some(Self::AnyDescriptor(rest.into())),
                     _ => None,
                 };
             }
@@ -78,7 +81,7 @@ impl Attribute {
     }
 
     /// All attribute names, for messages and for the schema.
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 12] = [
         "ip",
         "method",
         "host",
@@ -90,6 +93,7 @@ impl Attribute {
         "cookie.NAME",
         "claim.NAME",
         "descriptor.NAME",
+        "descriptors.NAME",
     ];
 }
 
@@ -107,6 +111,7 @@ impl std::fmt::Display for Attribute {
             Self::Cookie(name) => write!(f, "cookie.{name}"),
             Self::Claim(name) => write!(f, "claim.{name}"),
             Self::Descriptor(name) => write!(f, "descriptor.{name}"),
+            Self::AnyDescriptor(name) => write!(f, "descriptors.{name}"),
         }
     }
 }

@@ -58,6 +58,8 @@ scripts! {
     Spend => include_str!("lua/spend.lua");
     /// Token and leaky buckets.
     Buckets => assembled!("bucket");
+    /// Buckets that refill in steps or do not start full.
+    CustomBuckets => assembled!("bucket", "span", "custom_bucket");
     /// Fixed windows.
     Windows => assembled!("span", "window");
     /// Sliding window counters.
@@ -67,7 +69,7 @@ scripts! {
     /// Concurrency limits.
     Leases => assembled!("leases");
     /// All algorithms, and reservations.
-    All => assembled!("bucket", "span", "window", "counter", "log", "leases", "ledger");
+    All => assembled!("bucket", "span", "custom_bucket", "window", "counter", "log", "leases", "ledger");
     /// Deletes states.
     Erase => include_str!("lua/erase.lua");
     /// Leases on token and leaky buckets.
@@ -90,9 +92,10 @@ fn with_digest(text: &'static str) -> Script {
 
 impl ScriptKind {
     /// All scripts that decide batches.
-    pub const DECIDING: [Self; 7] = [
+    pub const DECIDING: [Self; 8] = [
         Self::Spend,
         Self::Buckets,
+        Self::CustomBuckets,
         Self::Windows,
         Self::Counters,
         Self::Logs,

@@ -79,7 +79,8 @@ fn is_secret(attribute: &Attribute) -> bool {
         Attribute::Header(name)
         | Attribute::Query(name)
         | Attribute::Claim(name)
-        | Attribute::Descriptor(name) => name.to_ascii_lowercase(),
+        | Attribute::Descriptor(name)
+        | Attribute::AnyDescriptor(name) => name.to_ascii_lowercase(),
         _ => return false,
     };
     SECRET_NAME_PARTS.iter().any(|part| name.contains(part))

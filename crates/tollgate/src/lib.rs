@@ -59,8 +59,8 @@ pub use deprecated::{
 };
 
 pub use tollgate_core::{
-    Calendar, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Outcome, QuotaStatus, QuotaUnit, Rate,
-    SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
+    Calendar, CustomBucket, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Outcome, QuotaStatus,
+    QuotaUnit, Rate, SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 pub use tollgate_store::{
     Clock, InvalidSize, ManualClock, SnapshotError, StoreError, StoreErrorKind, StoreUsage,

@@ -2,6 +2,7 @@
 //!
 //! Must not know: stores, keys, clocks.
 
+use tollgate_core::custom_bucket::CustomBucketBuilder;
 use tollgate_core::fixed_window::FixedWindowBuilder;
 use tollgate_core::leaky_bucket::LeakyBucketBuilder;
 use tollgate_core::limit::Limit;
@@ -9,8 +10,8 @@ use tollgate_core::sliding_counter::SlidingCounterBuilder;
 use tollgate_core::sliding_log::SlidingLogBuilder;
 use tollgate_core::token_bucket::TokenBucketBuilder;
 use tollgate_core::{
-    FixedWindow, InvalidQuota, LeakyBucket, QuotaUnit, Rate, SlidingCounter, SlidingLog,
-    TokenBucket,
+    CustomBucket, FixedWindow, InvalidQuota, LeakyBucket, QuotaUnit, Rate, SlidingCounter,
+    SlidingLog, TokenBucket,
 };
 
 use crate::invalid::InvalidLimiter;
@@ -95,6 +96,7 @@ macro_rules! into_limit {
 into_limit!(
     TokenBucket, TokenBucketBuilder;
     LeakyBucket, LeakyBucketBuilder;
+    CustomBucket, CustomBucketBuilder;
     FixedWindow, FixedWindowBuilder;
     SlidingLog, SlidingLogBuilder;
     SlidingCounter, SlidingCounterBuilder

@@ -100,6 +100,7 @@ impl RequestArguments {
             }
             for (name, value) in self.descriptors.iter().flat_map(|one| &one.0) {
                 request.add(Attribute::Descriptor(name.as_str().into()), value);
+                request.add(Attribute::AnyDescriptor(name.as_str().into()), value);
             }
             if let Some(domain) = &self.domain {
                 request.add(Attribute::Domain, domain);

@@ -165,7 +165,8 @@ impl RequestTemplate {
             set_field(&mut request, field_text, number)?;
         }
         for (name, value) in self.descriptors(number).into_iter().flatten() {
-            request.add(Attribute::Descriptor(name.into()), &value);
+            request.add(Attribute::Descriptor(name.as_str().into()), &value);
+            request.add(Attribute::AnyDescriptor(name.into()), &value);
         }
         Ok(request.with_derived_attributes())
     }

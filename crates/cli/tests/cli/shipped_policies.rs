@@ -2,8 +2,8 @@
 
 use crate::harness::{Folder, repository, run_output, tollgate};
 
-const SHIPPED: [&str; 8] = [
-    "absence", "aws", "demo", "discord", "github", "layered", "login", "stripe",
+const SHIPPED: [&str; 9] = [
+    "absence", "aws", "demo", "discord", "github", "layered", "login", "quotas", "stripe",
 ];
 
 #[test]

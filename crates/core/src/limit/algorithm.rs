@@ -32,6 +32,8 @@ pub enum AlgorithmKind {
     SlidingCounter,
     /// See [`concurrency`](crate::concurrency).
     Concurrency,
+    /// See [`custom_bucket`](crate::custom_bucket).
+    CustomBucket,
 }
 
 impl AlgorithmKind {
@@ -76,8 +78,9 @@ pub enum StateSize {
 
 /// How a store reads from the words of a state how much of the quota is used, without deciding anything.
 ///
-/// The use of a state of one word is the time from now until its instant. The use of a state of two words is its second word or, if the
-/// scale has a `tail`, the sum of that word's halves. Once `tail` has passed since the instant in the first word, the use is zero.
+/// The use of a state of one word is the time from now until its instant, and `tail` in addition. The use of a state of two words is its
+/// second word or, if the scale has a `tail`, the sum of that word's halves. Once `tail` has passed since the instant in the first word, the
+/// use is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageScale {
     /// The use that equals the whole quota.

@@ -6,6 +6,7 @@ use super::algorithm::{Algorithm, AlgorithmKind, RefillPeriod, StateSize, UsageS
 use super::op::{Op, OpError};
 use super::state::{Edit, State};
 use crate::concurrency::Concurrency;
+use crate::custom_bucket::CustomBucket;
 use crate::fixed_window::FixedWindow;
 use crate::leaky_bucket::LeakyBucket;
 use crate::outcome::{QuotaStatus, QuotaUnit, Transition};
@@ -22,6 +23,8 @@ pub enum Quota {
     TokenBucket(TokenBucket),
     /// See [`leaky_bucket`](crate::leaky_bucket).
     LeakyBucket(LeakyBucket),
+    /// See [`custom_bucket`](crate::custom_bucket).
+    CustomBucket(CustomBucket),
     /// See [`fixed_window`](crate::fixed_window).
     FixedWindow(FixedWindow),
     /// See [`sliding_log`](crate::sliding_log).
@@ -38,6 +41,7 @@ macro_rules! each {
         match $quota {
             Quota::TokenBucket($algorithm) => $call,
             Quota::LeakyBucket($algorithm) => $call,
+            Quota::CustomBucket($algorithm) => $call,
             Quota::FixedWindow($algorithm) => $call,
             Quota::SlidingLog($algorithm) => $call,
             Quota::SlidingCounter($algorithm) => $call,
@@ -76,6 +80,7 @@ macro_rules! variants {
 variants!(
     TokenBucket,
     LeakyBucket,
+    CustomBucket,
     FixedWindow,
     SlidingLog,
     SlidingCounter,

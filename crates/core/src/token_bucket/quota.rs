@@ -206,6 +206,20 @@ impl TokenBucketBuilder {
         self
     }
 
+    /// The rate, and the units of one block.
+    pub(crate) const fn rate_and_block(&self) -> (Rate, u64) {
+        (self.rate, self.block)
+    }
+
+    /// The same bucket at another rate. The default burst stays.
+    pub(crate) const fn with_rate(mut self, rate: Rate) -> Self {
+        if self.burst.is_none() {
+            self.burst = Some(self.rate.units);
+        }
+        self.rate = rate;
+        self
+    }
+
     /// Checks the fields and compiles the quota.
     ///
     /// # Errors

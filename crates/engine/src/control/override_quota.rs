@@ -4,7 +4,7 @@
 //! length. Must not know: keys, expiries.
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{Calendar, Nanos, TokenBucket, Window};
+use tollgate_core::{Calendar, CustomBucket, Nanos, TokenBucket, Window};
 use tollgate_policy::grammar::{self, GrammarError};
 use tollgate_policy::model::{Burst, Period, RateSpec};
 use tollgate_policy::rules::{
@@ -126,6 +126,11 @@ fn formula_for(meter: &Meter, parsed: ParsedQuota) -> Option<QuotaBuilder> {
     };
     let builder = match own.quota() {
         Quota::TokenBucket(bucket) => in_bucket(AlgorithmSpec::TokenBucket(span), bucket),
+        Quota::CustomBucket(custom) if !custom.refills_in_steps() || custom.step() == span => {
+            let bucket = custom.as_token_bucket();
+            let plain = in_bucket(AlgorithmSpec::TokenBucket(span), bucket);
+            like_custom_bucket(plain, custom, burst.unwrap_or(rate.units))
+        }
         Quota::LeakyBucket(bucket) if bucket.is_queue() => {
             in_bucket(AlgorithmSpec::LeakyQueue(span), bucket.as_token_bucket())
         }
@@ -156,7 +161,22 @@ fn formula_for(meter: &Meter, parsed: ParsedQuota) -> Option<QuotaBuilder> {
         }
         _ => return None,
     };
-    (burst.is_none() || own.bucket().is_some()).then_some(builder)
+    (burst.is_none() || has_burst(own)).then_some(builder)
+}
+
+/// The same steps, and the same initial units as far as they fit into the overridden burst.
+fn like_custom_bucket(plain: QuotaBuilder, custom: &CustomBucket, burst: u64) -> QuotaBuilder {
+    let starts_full = custom.initial() >= custom.limit();
+    QuotaBuilder {
+        is_stepped: custom.refills_in_steps(),
+        initial: (!starts_full).then(|| (custom.initial().min(burst), custom.remember())),
+        ..plain
+    }
+}
+
+/// Whether a quota of this kind has a burst.
+fn has_burst(own: &Limit) -> bool {
+    own.bucket().is_some() || matches!(own.quota(), Quota::CustomBucket(_))
 }
 
 /// The bucket's overdraft in units.
@@ -188,7 +208,7 @@ fn mismatch_reason(meters: &[Meter], part: &str) -> String {
     let own = own.and_then(|meter| meter.quotas.first());
     let what = match own {
         None => "it has no quota",
-        Some(own) if own.bucket().is_some() => "it has fewer windows",
+        Some(own) if has_burst(own) => "it has fewer windows",
         Some(_) => {
             "it counts in windows of another length, or has fewer of them, and they have no burst"
         }

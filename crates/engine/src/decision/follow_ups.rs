@@ -12,7 +12,7 @@ use tollgate_store::{Op, ReplyNote, StoreReply};
 
 use super::{Decision, DecisionStep, Work};
 use crate::generation::Generation;
-use crate::plan::{Plan, PlannedCheck};
+use crate::plan::{Plan, PlannedCheck, QuotaRef};
 use crate::verdict::{DenialReason, LimitState};
 
 /// The charges after a batch. The store gets them one by one.
@@ -32,6 +32,8 @@ struct FollowUp {
     position: usize,
     op: Op,
     update: VerdictUpdate,
+    /// Another quota of the check's meter than the planned one.
+    quota: Option<QuotaRef>,
 }
 
 /// How a charge changes the verdict.
@@ -44,6 +46,8 @@ enum VerdictUpdate {
     Block {
         denied: usize,
     },
+    /// Nothing; charged only if the block before it was new.
+    Offence,
 }
 
 impl FollowUps {
@@ -77,15 +81,19 @@ impl FollowUps {
     }
 
     /// The next check for the store, and its operation.
-    pub(super) fn current<'p>(&self, plan: &'p Plan) -> Option<(&'p PlannedCheck, Op)> {
+    pub(super) fn current(&self, plan: &Plan) -> Option<(PlannedCheck, Op)> {
         let follow_up = self.queue.get(self.next)?;
         let planned = plan.planned().get(follow_up.position)?;
         let op = match follow_up.update {
             _ if !self.is_peeking => follow_up.op,
             VerdictUpdate::Block { .. } => Op::Peek(1),
-            VerdictUpdate::Nothing | VerdictUpdate::Status => Op::Peek(planned.cost),
+            VerdictUpdate::Nothing | VerdictUpdate::Offence | VerdictUpdate::Status => {
+                Op::Peek(planned.cost)
+            }
         };
-        Some((planned, op))
+        let mut charged = *planned;
+        charged.quota = follow_up.quota.unwrap_or(planned.quota);
+        Some((charged, op))
     }
 
     /// Queues the penalties of the limits that denied, also if waiting does not help: a client that asks for more than the burst would
@@ -117,9 +125,33 @@ impl FollowUps {
                         self.push(block, Op::Spend(1), report);
                     }
                 }
+                Penalty::Escalate(_) => self.queue_escalation(plan, planned.rule, position),
                 Penalty::Count | Penalty::None => {}
             }
         }
+    }
+
+    /// Queues the block whose length depends on the offences of the key, and one more offence if the key was not blocked before.
+    fn queue_escalation(&mut self, plan: &Plan, rule: usize, denied: usize) {
+        let find = |role: MeterRole| {
+            let mut checks = plan.with_replies().enumerate();
+            checks.find(|(_, (check, _))| check.rule == rule && check.role == role)
+        };
+        let (Some((block, _)), Some((offences, (_, reply)))) =
+            (find(MeterRole::Block), find(MeterRole::Offences))
+        else {
+            return;
+        };
+        let status = &reply.status;
+        let last = status.limit.saturating_sub(1);
+        let step = status.limit.saturating_sub(status.remaining).min(last);
+        self.queue.push(FollowUp {
+            position: block,
+            op: Op::Spend(1),
+            update: VerdictUpdate::Block { denied },
+            quota: u32::try_from(step).ok().map(QuotaRef::Listed),
+        });
+        self.push(offences, Op::ChargeAlways(1), VerdictUpdate::Offence);
     }
 
     /// Queues the charges of limits that count denials. An exhausted one is not charged: its own denials do not count
@@ -164,6 +196,7 @@ impl FollowUps {
             position,
             op,
             update: report,
+            quota: None,
         });
     }
 
@@ -172,7 +205,22 @@ impl FollowUps {
         let Some(follow_up) = self.queue.get(self.next) else {
             return;
         };
-        let updates_verdict = !matches!(follow_up.update, VerdictUpdate::Nothing);
+        let updates_verdict = !matches!(
+            follow_up.update,
+            VerdictUpdate::Nothing | VerdictUpdate::Offence
+        );
+        // A key that another request has blocked meanwhile, or a store that did not answer, adds no offence.
+        let is_block = matches!(follow_up.update, VerdictUpdate::Block { .. }) && !self.is_peeking;
+        if is_block && !reply.is_some_and(|reply| reply.outcome.is_admitted()) {
+            let after = self.next.saturating_add(1);
+            let is_offence = |next: &FollowUp| matches!(next.update, VerdictUpdate::Offence);
+            if self.queue.get(after).is_some_and(is_offence) {
+                self.queue.remove(after);
+            }
+        }
+        let Some(follow_up) = self.queue.get(self.next) else {
+            return;
+        };
         if reply.is_some() && updates_verdict && !self.is_peeking {
             self.is_peeking = true;
             return;
@@ -201,7 +249,9 @@ fn update_verdict(
 ) {
     let denied = match follow_up.update {
         VerdictUpdate::Block { denied } => denied,
-        VerdictUpdate::Nothing | VerdictUpdate::Status => follow_up.position,
+        VerdictUpdate::Nothing | VerdictUpdate::Offence | VerdictUpdate::Status => {
+            follow_up.position
+        }
     };
     let denied = plan.planned().get(denied);
     let Some(state) = denied.and_then(|denied| state_of(states, denied)) else {
@@ -259,7 +309,7 @@ impl Decision<'_> {
             ..
         } = &mut self.scratch.work;
         if let (Some(reply), Some((planned, _))) = (replies.first_mut(), follow_ups.current(plan)) {
-            plan.translate(&self.generation, planned, reply);
+            plan.translate(&self.generation, &planned, reply);
         }
         let from = match self.step {
             DecisionStep::ShadowFollowUp => *shadow_states,

@@ -227,7 +227,10 @@ impl StoreSteps for Decision<'_> {
                 let planned = plan.planned().get(position)?;
                 (planned, planned.op)
             }
-            _ => follow_ups.current(plan)?,
+            _ => {
+                let (planned, op) = follow_ups.current(plan)?;
+                return plan.check(&self.generation, &planned, op);
+            }
         };
         plan.check(&self.generation, planned, op)
     }
@@ -238,12 +241,12 @@ impl StoreSteps for Decision<'_> {
         } = &self.scratch.work;
         let planned = match self.step {
             DecisionStep::Enforced | DecisionStep::Candidate | DecisionStep::Shadow => {
-                plan.planned().get(position)
+                plan.planned().get(position).copied()
             }
             _ => follow_ups.current(plan).map(|(planned, _)| planned),
         };
         planned.map_or(Sharing::EXACT, |planned| {
-            plan.sharing(&self.generation, self.version, planned)
+            plan.sharing(&self.generation, self.version, &planned)
         })
     }
 

@@ -130,6 +130,7 @@ impl Plan {
         }
         let cost = match meter.role {
             MeterRole::Block | MeterRole::Distinct => 1,
+            MeterRole::Offences => 0,
             _ if planner.entry.counts_values => 1,
             _ => planner.cost,
         };
@@ -249,7 +250,7 @@ impl Plan {
     }
 
     /// Merges a check with one of another rule that shares its state. The state is charged once, at the higher cost,
-    /// and the first rule reports it. Returns whether there was one.
+    /// and the rule with the smallest burst reports it; of equals the first. Returns whether there was one.
     fn merge_shared(
         &mut self,
         generation: &Generation,
@@ -266,10 +267,19 @@ impl Plan {
         let Some(position) = self.planned.iter().position(is_same) else {
             return false;
         };
-        if let Some(other) = self.planned.get_mut(position)
-            && other.cost < new.cost
-        {
-            (other.op, other.cost, other.quota) = (new.op, new.cost, new.quota);
+        // Sharers may have different bursts: the smallest decides and reports, so that no limit admits more than its own.
+        let capacity = |check: &PlannedCheck| {
+            let limit = self.limit_at(generation, check.quota_path());
+            limit.map(|identified| identified.limit.capacity())
+        };
+        let is_stricter = capacity(new) < self.planned.get(position).and_then(capacity);
+        if let Some(other) = self.planned.get_mut(position) {
+            if other.cost < new.cost {
+                (other.op, other.cost, other.quota) = (new.op, new.cost, new.quota);
+            }
+            if is_stricter {
+                (other.rule, other.meter, other.quota) = (new.rule, new.meter, new.quota);
+            }
         }
         true
     }
@@ -329,6 +339,8 @@ impl RulePlanner<'_> {
                 weight: if is_peek { 0 } else { cost },
             },
             MeterRole::Block => Op::Peek(1),
+            // Its status tells how often the key was blocked. A peek at nothing never denies.
+            MeterRole::Offences => Op::Peek(0),
             MeterRole::Main if self.rule.charge_always => {
                 if is_peek {
                     Op::Peek(0)

@@ -3,7 +3,8 @@
 use tollgate_core::compose;
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_policy::model::{
-    Algorithm, Count, DenyRule, LimitRule, Mode, OnMissing, OnStoreFailure, Penalty,
+    Algorithm, BlockSteps, Burst, Count, DenyRule, LimitRule, Located, Mode, OnMissing,
+    OnStoreFailure, Penalty,
 };
 use tollgate_policy::rules::Rules;
 use tollgate_store::{
@@ -47,6 +48,50 @@ fn a_block_outlasts_the_limit_and_then_ends() {
     assert!(engine.decide(&TestCaller::named("bob")).is_admitted());
     clock.advance(Nanos::SECOND);
     assert!(engine.decide(&alice).is_admitted());
+}
+
+/// The second of two requests that are denied at once finds the key blocked, so it is no second offence.
+#[test]
+fn blocks_grow_with_each_offence_and_offences_are_forgotten_one_after_another() {
+    let mut api = limit("api", per_second(1));
+    let lengths = [Nanos::MINUTE, Nanos::HOUR];
+    api.penalty = Penalty::Escalate(BlockSteps::new(&lengths, Nanos::DAY).unwrap()).into();
+    let (engine, clock) = engine(vec![api]);
+    let alice = TestCaller::named("alice");
+    let offend = || {
+        assert!(engine.decide(&alice).is_admitted());
+        engine.decide(&alice).outcome()
+    };
+    assert_eq!(offend(), deny(Nanos::MINUTE));
+    assert_eq!(engine.decide(&alice).outcome(), deny(Nanos::MINUTE));
+    assert!(engine.decide(&TestCaller::named("bob")).is_admitted());
+    for _ in 0..3 {
+        clock.advance(Nanos::HOUR);
+        assert_eq!(offend(), deny(Nanos::HOUR), "the longest step repeats");
+    }
+    // Two offences are remembered, for two days in all.
+    clock.advance(Nanos::from_secs(2 * 86_400));
+    assert_eq!(offend(), deny(Nanos::MINUTE));
+}
+
+/// Two limits share one bucket. The smaller burst decides a request that both match, and neither forgives what the other admitted.
+#[test]
+fn sharers_of_a_bucket_have_their_own_bursts() {
+    let sharer = |name: &str, burst: u64| {
+        let mut one = limit(name, quota(Algorithm::TokenBucket, &[(60, Nanos::MINUTE)]));
+        one.quota.value.burst = Some(Burst::Units(burst).into());
+        one.bucket = Some(Located::from(Box::<str>::from("items")));
+        one
+    };
+    let (engine, clock) = engine(vec![sharer("wide", 10), sharer("narrow", 3)]);
+    let alice = TestCaller::named("alice");
+    let admitted = (0..20).filter(|_| engine.decide(&alice).is_admitted());
+    assert_eq!(admitted.count(), 3, "the smaller burst");
+    let denied = engine.decide(&alice);
+    assert_eq!(denied.rule_name(), Some("narrow"));
+    clock.advance(Nanos::SECOND);
+    assert!(engine.decide(&alice).is_admitted());
+    assert_eq!(engine.decide(&alice).outcome(), deny(Nanos::SECOND));
 }
 
 #[test]

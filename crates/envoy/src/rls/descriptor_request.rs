@@ -1,6 +1,6 @@
 //! A descriptor as a request to the service, and the decision on it in the terms of Envoy's messages.
 //!
-//! Must not know: protobuf, other descriptors.
+//! Must not know: protobuf, the decisions on other descriptors.
 
 use std::net::IpAddr;
 
@@ -20,6 +20,8 @@ use crate::config::{Descriptor, DescriptorEntry, RlsCode, RlsRequest};
 /// A descriptor as a request to the service.
 pub(crate) struct DescriptorRequest<'a> {
     pub(super) descriptor: &'a Descriptor<'a>,
+    /// All descriptors of the same call.
+    all: &'a [Descriptor<'a>],
     domain: &'a str,
     /// Its hits. If `None`, the policy sets the cost.
     hits: Option<u64>,
@@ -38,6 +40,7 @@ impl<'a> DescriptorRequest<'a> {
         let by_request = (request.hits_addend > 0).then(|| request.hits_addend.into());
         Self {
             descriptor,
+            all: request.descriptors,
             domain: request.domain,
             hits: descriptor.hits_addend.or(by_request),
         }
@@ -214,6 +217,11 @@ impl Attributes for DescriptorRequest<'_> {
     fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
         match attribute {
             Attribute::Descriptor(name) => self.entry(name),
+            Attribute::AnyDescriptor(name) => {
+                let mut entries = self.all.iter().flat_map(|descriptor| descriptor.entries);
+                let found = entries.find(|entry| entry.key == &**name);
+                found.map(|entry| entry.value.as_bytes())
+            }
             Attribute::Domain => Some(self.domain.as_bytes()),
             Attribute::Method => self.entry("method"),
             Attribute::Host => self.entry("host"),

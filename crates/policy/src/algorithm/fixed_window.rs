@@ -11,7 +11,7 @@ use crate::humanize::{format_amount, format_duration, period_name};
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
     name: "fixed_window",
     other_names: &["fixed", "calendar"],
-    guarantee: "a maximum in each window, and up to twice as many around its end. Windows begin at multiples of their length since 1970; weeks (on Mondays), months and years follow the calendar. `utc_offset` sets the midnight at which days, weeks, months and years begin; the default is UTC",
+    guarantee: "a maximum in each window, and up to twice as many around its end. Windows begin at multiples of their length since 1970; weeks (on Mondays), months and years follow the calendar. With `window: first_hit` they begin with a key's first request. `utc_offset` sets the midnight at which days, weeks, months and years begin; the default is UTC",
     supports_wait: false,
     follows_calendar: true,
     can_be_leased: false,
@@ -34,7 +34,9 @@ fn max_in_any_span(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
         return None;
     };
     match fixed.window() {
-        Window::Epoch(length) if length == span => Some(fixed.limit().saturating_mul(2)),
+        Window::Epoch(length) | Window::FirstHit(length) if length == span => {
+            Some(fixed.limit().saturating_mul(2))
+        }
         _ => None,
     }
 }

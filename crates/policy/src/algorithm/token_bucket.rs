@@ -3,10 +3,10 @@
 //! Must not know: other algorithms.
 
 use tollgate_core::limit::{Limit, Quota};
-use tollgate_core::{InvalidQuota, Nanos, Rate, TokenBucket};
+use tollgate_core::{CustomBucket, InvalidQuota, Nanos, Rate, TokenBucket};
 
 use super::{AlgorithmProperties, DEFAULTS, ExplainContext, Refill, refill_count};
-use crate::humanize::{format_amount, format_refill};
+use crate::humanize::{format_amount, format_duration, format_refill};
 use crate::rules::QuotaBuilder;
 
 pub(super) const PROPERTIES: AlgorithmProperties = AlgorithmProperties {
@@ -30,16 +30,46 @@ pub(super) fn build(
     let bucket = TokenBucket::builder(Rate::new(units, period))
         .overdraft(overdraft)
         .block(builder.block);
-    Ok(Limit::new(match builder.burst_units(units, period) {
-        Some(burst) => bucket.burst(burst).build()?,
-        None => bucket.build()?,
-    }))
+    let bucket = match builder.burst_units(units, period) {
+        Some(burst) => bucket.burst(burst),
+        None => bucket,
+    };
+    if !builder.is_stepped && builder.initial.is_none() {
+        return Ok(Limit::new(bucket.build()?));
+    }
+    let mut custom = CustomBucket::builder(bucket);
+    if builder.is_stepped {
+        custom = custom.refill_in_steps();
+    }
+    if let Some((initial, remember)) = builder.initial {
+        custom = custom.initial(initial, remember);
+    }
+    Ok(Limit::new(custom.build()?))
+}
+
+/// The token bucket whose arithmetic decides.
+const fn bucket_of(quota: &Quota) -> Option<&TokenBucket> {
+    match quota {
+        Quota::TokenBucket(bucket) => Some(bucket),
+        Quota::CustomBucket(custom) => Some(custom.as_token_bucket()),
+        _ => None,
+    }
+}
+
+/// The units of one step, if the quota refills in steps.
+fn units_per_step(quota: &Quota) -> Option<(u64, Nanos)> {
+    match quota {
+        Quota::CustomBucket(custom) if custom.refills_in_steps() => {
+            let bucket = custom.as_token_bucket();
+            let blocks = refill_count(bucket.interval(), custom.step());
+            Some((blocks.saturating_mul(bucket.block()), custom.step()))
+        }
+        _ => None,
+    }
 }
 
 fn refill(quota: &Quota) -> Option<Refill> {
-    let Quota::TokenBucket(bucket) = quota else {
-        return None;
-    };
+    let bucket = bucket_of(quota)?;
     Some(Refill {
         every: Some(bucket.interval()),
         block: bucket.block(),
@@ -48,28 +78,45 @@ fn refill(quota: &Quota) -> Option<Refill> {
     })
 }
 
-/// The burst at the beginning plus the refill until the end: n · T ≤ B · T + span.
+/// The burst at the beginning plus the refill until the end: n · T ≤ B · T + span. With steps, the units of every step that the span can
+/// contain.
 fn max_in_any_span(quota: &Quota, span: Nanos, _: u64) -> Option<u64> {
-    match quota {
-        Quota::TokenBucket(bucket) if bucket.limit() == 0 => Some(0),
-        Quota::TokenBucket(bucket) => Some(
-            refill_count(bucket.interval(), span)
-                .saturating_mul(bucket.block())
-                .saturating_add(bucket.limit()),
-        ),
-        _ => None,
+    let bucket = bucket_of(quota)?;
+    if bucket.limit() == 0 {
+        return Some(0);
     }
+    let refilled = match units_per_step(quota) {
+        Some((units, step)) => {
+            let steps = span.as_nanos().div_ceil(step.as_nanos().max(1));
+            steps.saturating_mul(units)
+        }
+        None => refill_count(bucket.interval(), span).saturating_mul(bucket.block()),
+    };
+    Some(refilled.saturating_add(bucket.limit()))
 }
 
 fn describe(quota: &Quota, explained: &ExplainContext<'_>) -> Option<String> {
-    let Quota::TokenBucket(bucket) = quota else {
-        return None;
-    };
+    let bucket = bucket_of(quota)?;
     let unit = explained.unit();
     let at_once = format_amount(bucket.limit(), unit);
-    let then = format_refill(bucket.block(), bucket.interval(), unit);
+    let then = match units_per_step(quota) {
+        Some((units, step)) => format!(
+            "{} together every {}, at multiples of it since 1970, UTC",
+            format_amount(units, unit),
+            format_duration(step)
+        ),
+        None => format_refill(bucket.block(), bucket.interval(), unit),
+    };
+    let initial = match quota {
+        Quota::CustomBucket(custom) if custom.initial() < custom.limit() => format!(
+            "; a key that is new, or was full and idle for {}, starts with {}",
+            format_duration(custom.remember()),
+            format_amount(custom.initial(), unit)
+        ),
+        _ => String::new(),
+    };
     Some(format!(
-        "at most {at_once} at once, then {then}{}",
+        "at most {at_once} at once, then {then}{}{initial}",
         explained.never_clause
     ))
 }

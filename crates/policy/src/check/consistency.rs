@@ -34,6 +34,9 @@ fn why_not_leased(limit: &LimitContext<'_>) -> Option<&'static str> {
         if properties.why_not_leased.is_some() {
             return properties.why_not_leased;
         }
+        if let Some(reason) = custom_bucket(&quota.value) {
+            return Some(reason);
+        }
         if properties.follows_calendar && follows_calendar(&quota.value) {
             return Some("a lease has a fixed length, and calendar windows do not");
         }
@@ -63,6 +66,14 @@ fn why_not_async(limit: &LimitContext<'_>) -> Option<&'static str> {
         if properties.why_not_async.is_some() {
             return properties.why_not_async;
         }
+        if let Some(reason) = custom_bucket(&quota.value) {
+            return Some(reason);
+        }
+        if quota.value.details.is_first_hit() {
+            return Some(
+                "`window: first_hit` needs one first request, and each node would see another",
+            );
+        }
     }
     if rule.wait.is_some() {
         return Some("`wait` needs one queue, and each node would have its own");
@@ -76,6 +87,15 @@ fn why_not_async(limit: &LimitContext<'_>) -> Option<&'static str> {
         return Some("`distinct` needs the values of all nodes");
     }
     None
+}
+
+/// Why a token bucket that is not plain can be neither leased nor counted locally.
+fn custom_bucket(quota: &QuotaSpec) -> Option<&'static str> {
+    if quota.details.is_stepped() {
+        return Some("`refill: interval` needs one clock for its steps");
+    }
+    let initial = quota.details.initial;
+    initial.map(|_| "`initial` needs one record of the keys that were seen")
 }
 
 fn follows_calendar(quota: &QuotaSpec) -> bool {

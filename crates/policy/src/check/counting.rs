@@ -127,8 +127,19 @@ fn check_wait(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
         return;
     };
     let levels = rule.levels.iter().map(|level| &level.quota.value);
-    let cannot = std::iter::once(&rule.quota.value)
-        .chain(levels)
+    let quotas = std::iter::once(&rule.quota.value).chain(levels);
+    let custom = quotas.clone().find_map(|quota| match &quota.details {
+        details if details.is_stepped() => Some("refill: interval"),
+        details => details.initial.map(|_| "initial"),
+    });
+    if let Some(field) = custom {
+        sink.add(
+            wait.location,
+            format!("{}: `wait` needs a bucket that refills steadily and starts full, and this one has `{field}`", limit.name()),
+            format!("leave out `wait` or `{field}`"),
+        );
+    }
+    let cannot = quotas
         .map(|quota| quota.algorithm.properties())
         .find(|properties| !properties.supports_wait);
     if let Some(AlgorithmProperties {

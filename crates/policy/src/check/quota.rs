@@ -71,6 +71,7 @@ fn check_utc_offset(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     };
     let turns = |quota: &QuotaSpec| {
         quota.algorithm.properties().follows_calendar
+            && !quota.details.is_first_hit()
             && periods(quota).iter().any(|period| match period {
                 Period::Month | Period::Year => true,
                 Period::Span(span) => [86_400, 604_800].contains(&span.as_secs_ceil()),

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::{LimitRule, Policy};
+use crate::model::{Consistency, LimitRule, Policy};
 use crate::read::DiagnosticSink;
 
 pub(super) fn check(policy: &Policy, sink: &mut DiagnosticSink) {
@@ -16,8 +16,11 @@ pub(super) fn check(policy: &Policy, sink: &mut DiagnosticSink) {
         let first = *buckets.entry(&bucket.value).or_insert(limit);
         let differs = if first.key != limit.key {
             "key"
-        } else if first.quota != limit.quota {
+        } else if !first.quota.value.is_same_but_burst(&limit.quota.value) {
             "quota"
+            // Leases and local counts are those of one quota.
+        } else if first.quota != limit.quota && limit.consistency.value != Consistency::Exact {
+            "burst"
         } else if first.tiers != limit.tiers {
             "tiers"
         } else if first.overrides != limit.overrides {

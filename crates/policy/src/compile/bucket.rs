@@ -7,7 +7,10 @@ use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher24;
 
+use tollgate_core::limit::Limit;
+
 use crate::model::LimitRule;
+use crate::rules::{DraftLimit, share_state};
 use crate::source::Diagnostic;
 
 /// The bucket id for clients: 16 hexadecimal digits. It is the same in every process with the same secret and does not
@@ -30,7 +33,7 @@ pub(super) fn check_buckets(limits: &[LimitRule]) -> Vec<Diagnostic> {
         let owner = *first.entry(&bucket.value).or_insert(limit);
         let differs = if owner.key != limit.key || owner.levels != limit.levels {
             "key"
-        } else if owner.quota != limit.quota
+        } else if !owner.quota.value.is_same_but_burst(&limit.quota.value)
             || owner.tiers != limit.tiers
             || owner.overrides != limit.overrides
             || owner.overdraft != limit.overdraft
@@ -52,6 +55,29 @@ pub(super) fn check_buckets(limits: &[LimitRule]) -> Vec<Diagnostic> {
         ));
     }
     diagnostics
+}
+
+/// Raises the ceiling of every quota that shares a bucket to the largest of all, so that a smaller burst forgives nothing that a larger one
+/// has admitted.
+pub(super) fn share_ceilings(limits: &mut [DraftLimit]) {
+    let mut widest: HashMap<Box<str>, Limit> = HashMap::new();
+    let is_shared = |limit: &DraftLimit| limit.rule.bucket.is_some();
+    for limit in limits.iter().filter(|limit| is_shared(limit)) {
+        for meter in &limit.rule.meters {
+            for quota in &meter.quotas {
+                let known = widest.entry(meter.identity.clone()).or_insert(*quota);
+                *known = share_state(*known, quota);
+            }
+        }
+    }
+    for limit in limits.iter_mut().filter(|limit| is_shared(limit)) {
+        for meter in &mut limit.rule.meters {
+            let top = widest.get(&meter.identity);
+            for (quota, top) in meter.quotas.iter_mut().zip(top.into_iter().cycle()) {
+                *quota = share_state(*quota, top);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

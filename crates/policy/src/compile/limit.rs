@@ -2,12 +2,14 @@
 //!
 //! Must not know: other limits, how requests are matched, how keys are encoded.
 
-use tollgate_core::QuotaUnit;
+use tollgate_core::{Nanos, QuotaUnit};
 
 use super::quota::{QuotaGrant, WindowGrant, compile_quota};
 use super::shared_states::group_into_states;
 use crate::attributes::Attribute;
-use crate::model::{Amount, KeyPart, LimitRule, Penalty, Policy, QuotaSpec, RateSpec, WhenFull};
+use crate::model::{
+    Amount, Burst, KeyPart, LimitRule, Penalty, Policy, QuotaSpec, RateSpec, WhenFull,
+};
 use crate::rules::{
     AlgorithmSpec, CostRule, DraftLimit, KeyBuffer, KeySpec, MAX_METERS, Meter, MeterRole,
     QuotaBuilder, Rule, VariantSelector,
@@ -370,14 +372,30 @@ impl MeterCollector {
             let variants = compile_single(candidate, limit.overdraft, &mut self.diagnostics);
             self.add(MeterRole::Candidate, "!candidate", None, &variants, &key);
         }
-        if let Penalty::Block(length) = limit.penalty.value {
-            let block = QuotaGrant::Windows(vec![WindowGrant {
+        let bucket = |length: Nanos, burst: u64| {
+            let mut builder =
+                QuotaBuilder::new(AlgorithmSpec::TokenBucket(length), QuotaUnit::Requests);
+            builder.burst = Some(Burst::Units(burst));
+            QuotaGrant::Windows(vec![WindowGrant {
                 location: limit.penalty.location,
-                builder: QuotaBuilder::new(AlgorithmSpec::TokenBucket(length), QuotaUnit::Requests),
+                builder,
                 units: 1,
                 period: None,
-            }]);
-            self.add(MeterRole::Block, "!block", None, &[block], &key);
+            }])
+        };
+        match limit.penalty.value {
+            Penalty::None | Penalty::Count => {}
+            Penalty::Block(length) => {
+                self.add(MeterRole::Block, "!block", None, &[bucket(length, 1)], &key);
+            }
+            Penalty::Escalate(steps) => {
+                // One state with a quota for each length. The offences are a bucket that forgets one after another.
+                let lengths = steps.lengths();
+                let blocks: Vec<_> = lengths.iter().map(|length| bucket(*length, 1)).collect();
+                self.add(MeterRole::Block, "!block", None, &blocks, &key);
+                let offences = bucket(steps.forget, u64::try_from(lengths.len()).unwrap_or(1));
+                self.add(MeterRole::Offences, "!offences", None, &[offences], &key);
+            }
         }
     }
 

@@ -63,6 +63,7 @@ pub(crate) fn compile_draft(
             Err(diagnostics_of_limit) => diagnostics.extend(diagnostics_of_limit),
         }
     }
+    bucket::share_ceilings(&mut draft.limits);
     match diagnostics.is_empty() {
         true => Ok(draft),
         false => Err(diagnostics),

@@ -8,7 +8,9 @@ use tollgate_core::{Nanos, QuotaUnit, UtcOffset, Window};
 use super::quota_errors::{concurrency_error, rate_error};
 use crate::attributes::Attribute;
 use crate::humanize::format_number;
-use crate::model::{Algorithm, Amount, Burst, ComputedRate, Period, QuotaSpec, RateSpec};
+use crate::model::{
+    Algorithm, Amount, Burst, ComputedRate, Period, QuotaDetails, QuotaSpec, RateSpec, WindowStart,
+};
 use crate::rules::{AlgorithmSpec, QuotaBuilder};
 use crate::source::{Diagnostic, Located, SourceLocation};
 
@@ -104,6 +106,7 @@ pub fn compile_quota(
             "leave `burst` out, or use `algorithm: token_bucket`",
         ));
     }
+    check_details(quota, &mut diagnostics);
     let result = match &spec.amount {
         Amount::Rates(rates) => compile_windows(quota, rates, overdraft, &mut diagnostics),
         Amount::Concurrency { permits, lease } => {
@@ -155,6 +158,7 @@ fn compile_windows(
         let mut builder = QuotaBuilder::new(spec, quota.value.unit);
         builder.overdraft = overdraft;
         builder.burst = burst_for(&quota.value, shortest == Some(index));
+        add_details(&mut builder, &quota.value, shortest == Some(index));
         let builder = builder.with_blocks_for(rate.value.units);
         match builder.build(rate.value.units) {
             Ok(_) => grants.push(WindowGrant {
@@ -172,6 +176,50 @@ fn compile_windows(
 fn burst_for(spec: &QuotaSpec, is_shortest: bool) -> Option<Burst> {
     let burst = spec.burst.as_ref().map(|burst| burst.value);
     burst.filter(|_| is_shortest && has_burst(spec))
+}
+
+/// Adds how a token bucket refills and what new keys start with. Like the burst, `initial` applies to the shortest period.
+fn add_details(builder: &mut QuotaBuilder, spec: &QuotaSpec, is_shortest: bool) {
+    let details = &spec.details;
+    let remember = details.remember.map(|remember| remember.value);
+    let remember = remember.unwrap_or(QuotaDetails::REMEMBER);
+    builder.is_stepped = details.is_stepped();
+    builder.initial = details
+        .initial
+        .filter(|_| is_shortest)
+        .map(|initial| (initial.value, remember));
+}
+
+/// Reports details that the algorithm does not have.
+fn check_details(quota: &Located<QuotaSpec>, diagnostics: &mut Vec<Diagnostic>) {
+    let spec = &quota.value;
+    let details = &spec.details;
+    if matches!(spec.amount, Amount::Unlimited) {
+        return;
+    }
+    let mut only_for = |location: Option<SourceLocation>, field: &str, algorithm: Algorithm| {
+        if let Some(location) = location.filter(|_| spec.algorithm != algorithm) {
+            let name = algorithm.name();
+            diagnostics.push(Diagnostic::new(
+                location,
+                format!("`{field}` is only for {name}"),
+                format!("leave `{field}` out, or use `algorithm: {name}`"),
+            ));
+        }
+    };
+    let location = details.window.map(|window| window.location);
+    only_for(location, "window", Algorithm::FixedWindow);
+    let location = details.refill.map(|refill| refill.location);
+    only_for(location, "refill", Algorithm::TokenBucket);
+    let location = details.initial.map(|initial| initial.location);
+    only_for(location, "initial", Algorithm::TokenBucket);
+    if let (Some(remember), None) = (details.remember, details.initial) {
+        diagnostics.push(Diagnostic::new(
+            remember.location,
+            "`remember` is only for quotas with `initial`",
+            "leave `remember` out, or say with `initial` what new keys start with",
+        ));
+    }
 }
 
 const fn calendar_period(period: Period) -> Option<Period> {
@@ -233,6 +281,7 @@ fn compile_computed(
     let mut builder = QuotaBuilder::new(spec, quota.value.unit);
     builder.overdraft = overdraft;
     builder.burst = burst_for(&quota.value, true);
+    add_details(&mut builder, &quota.value, true);
     let builder = builder.with_blocks_for(most.value.units);
     for rate in [base, most] {
         if let Err(error) = builder.build(rate.value.units) {
@@ -301,6 +350,19 @@ fn window(
         }
     };
     let week = Nanos::from_secs(7 * 86_400);
+    if let Some(start) = quota.value.details.window
+        && start.value == WindowStart::FirstHit
+    {
+        if let Period::Span(length) = period {
+            return Some(Window::FirstHit(length));
+        }
+        diagnostics.push(Diagnostic::new(
+            start.location,
+            "`window: first_hit` needs a fixed length, and months and years vary",
+            "write the rate per `30d` or `365d`, or leave `window` out",
+        ));
+        return None;
+    }
     Some(match period {
         Period::Month => Window::Calendar(Calendar::Month, offset),
         Period::Span(length) if length == Nanos::DAY && minutes != 0 => {

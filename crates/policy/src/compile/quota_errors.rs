@@ -29,6 +29,23 @@ pub(super) fn rate_error(
             ),
             error.nearest.map(format_number),
         ),
+        "initial" => (
+            rate.location,
+            format!(
+                "`initial` is {}, above the burst of {rate_shown}",
+                format_number(error.value)
+            ),
+            error.nearest.map(format_number),
+        ),
+        "remember" => (
+            quota
+                .value
+                .details
+                .remember
+                .map_or(rate.location, |at| at.location),
+            format!("`remember` cannot be {}", duration_text(error.value)),
+            error.nearest.map(duration_text),
+        ),
         "overdraft" => (
             rate.location,
             format!(
@@ -111,7 +128,8 @@ fn reason_text(error: &InvalidQuota) -> String {
     match error.reason {
         InvalidReason::Zero => "it must be at least 1".to_owned(),
         InvalidReason::TooLarge => match error.field {
-            "window" | "lease" => "it is longer than 2^62 ns (146 years)".to_owned(),
+            "initial" => "a key cannot start with more than fits into its bucket".to_owned(),
+            "window" | "lease" | "remember" => "it is longer than 2^62 ns (146 years)".to_owned(),
             _ => "it is above the maximum of this algorithm".to_owned(),
         },
         InvalidReason::TooSmall => "it is too small".to_owned(),

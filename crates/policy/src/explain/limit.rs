@@ -3,6 +3,7 @@
 //! Must not know: requests.
 
 use serde::Serialize;
+use tollgate_core::Nanos;
 
 use super::fleet::{self, OverAdmission};
 use super::matching;
@@ -11,8 +12,8 @@ use crate::compile::quota::{ComputedGrant, QuotaGrant, WindowGrant, compile_quot
 use crate::compile::{full_key, when_full};
 use crate::humanize::{format_duration, format_number};
 use crate::model::{
-    Cost, Count, GroupSelection, LimitRule, Located, Mode, Penalty, Percent, Policy, QuotaSpec,
-    StatusClass, WhenFull,
+    BlockSteps, Cost, Count, GroupSelection, LimitRule, Located, Mode, Penalty, Percent, Policy,
+    QuotaSpec, StatusClass, WhenFull,
 };
 use crate::rules::CostRule;
 use crate::source::Diagnostic;
@@ -230,10 +231,30 @@ fn bytes_per_key(limit: &LimitRule, quotas: &[QuotaExplanation], mains: usize) -
     );
     memory = memory.saturating_add(local);
     redis = redis.saturating_add(shared);
-    if matches!(limit.penalty.value, Penalty::Block(_)) {
-        (memory, redis) = (memory.saturating_add(32), redis.saturating_add(133));
-    }
+    let states = match limit.penalty.value {
+        Penalty::None | Penalty::Count => 0,
+        Penalty::Block(_) => 1,
+        Penalty::Escalate(_) => 2,
+    };
+    (memory, redis) = (
+        memory.saturating_add(32 * states),
+        redis.saturating_add(133 * states),
+    );
     (memory, redis)
+}
+
+/// `the first denial blocks the key for 10 min, the next ones for 1 h, then 24 h; one offence is forgotten every 7 d`
+fn describe_steps(steps: &BlockSteps) -> String {
+    let length = |length: &Nanos| match *length {
+        BlockSteps::UNTIL_LIFTED => "until an operator resets the key".to_owned(),
+        length => format!("for {}", format_duration(length)),
+    };
+    let lengths: Vec<String> = steps.lengths().iter().map(length).collect();
+    format!(
+        "a denial blocks the key {}; one offence is forgotten every {}",
+        lengths.join(", the next one "),
+        format_duration(steps.forget)
+    )
 }
 
 pub(super) fn describe_mode(mode: Mode, enforce: Percent) -> String {
@@ -297,6 +318,7 @@ fn notes(policy: &Policy, limit: &LimitRule) -> Vec<String> {
                 format_duration(length)
             ));
         }
+        Penalty::Escalate(steps) => notes.push(describe_steps(&steps)),
     }
     notes.extend(describe_grouping(policy, limit));
     let more = limit.overrides.len().saturating_sub(MAX_OVERRIDES_SHOWN);

@@ -26,6 +26,52 @@ pub enum Penalty {
     Count,
     /// The key is blocked for this long.
     Block(Nanos),
+    /// The key is blocked for longer with each offence.
+    Escalate(BlockSteps),
+}
+
+/// Blocks that grow with each offence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSteps {
+    lengths: [Nanos; Self::MAX],
+    count: u8,
+    /// One offence is forgotten in this time.
+    pub forget: Nanos,
+}
+
+impl BlockSteps {
+    /// The maximum number of steps.
+    pub const MAX: usize = 8;
+    /// The length of a block that lasts until an operator lifts it.
+    pub const UNTIL_LIFTED: Nanos = Nanos::from_secs(100 * 365 * 86_400);
+
+    /// Blocks of these lengths: for the first offence, the second, and so on. `None` if there are none or too many, or if one is not longer
+    /// than the one before.
+    #[must_use]
+    pub fn new(lengths: &[Nanos], forget: Nanos) -> Option<Self> {
+        let count = u8::try_from(lengths.len())
+            .ok()
+            .filter(|count| *count > 0)?;
+        let grows = lengths.windows(2).all(|pair| pair.first() < pair.last());
+        let mut steps = [Nanos::ZERO; Self::MAX];
+        steps
+            .get_mut(..lengths.len())
+            .filter(|_| grows)?
+            .copy_from_slice(lengths);
+        Some(Self {
+            lengths: steps,
+            count,
+            forget,
+        })
+    }
+
+    /// The lengths of the blocks.
+    #[must_use]
+    pub fn lengths(&self) -> &[Nanos] {
+        self.lengths
+            .get(..usize::from(self.count))
+            .unwrap_or_default()
+    }
 }
 
 /// What a limit decides while its shared store does not answer.

@@ -10,14 +10,17 @@ mod matching;
 mod paths;
 mod quota;
 
-pub use action::{Consistency, Mode, OnStoreFailure, Penalty, Percent};
+pub use action::{BlockSteps, Consistency, Mode, OnStoreFailure, Penalty, Percent};
 pub use cost::{Cost, Count, StatusClass};
 pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
 pub use paths::{DuplicateRule, DuplicateSetting, PathCase, PathParameters, PathSettings};
-pub use quota::{Amount, Burst, ComputedRate, Period, QuotaOverride, QuotaSpec, RateSpec, Tiers};
+pub use quota::{
+    Amount, Burst, ComputedRate, Period, QuotaDetails, QuotaOverride, QuotaSpec, RateSpec,
+    RefillMode, Tiers, WindowStart,
+};
 pub use tollgate_core::limit::WhenFull;
 
 pub use crate::algorithm::Algorithm;

@@ -21,6 +21,88 @@ pub struct QuotaSpec {
     pub unit: QuotaUnit,
     /// The UTC offset of calendar windows, in minutes.
     pub utc_offset_minutes: i16,
+    /// Where windows begin, how a bucket refills, and what new keys start with.
+    pub details: QuotaDetails,
+}
+
+impl QuotaSpec {
+    /// Whether two quotas count in the same way. Buckets that share a state may have different bursts, because a burst only says how much
+    /// of the state's debt is admitted.
+    #[must_use]
+    pub fn is_same_but_burst(&self, other: &Self) -> bool {
+        let may_differ = matches!(self.amount, Amount::Rates(_)) && self.algorithm.has_burst();
+        let burst = if may_differ { self.burst } else { other.burst };
+        *self
+            == Self {
+                burst,
+                ..other.clone()
+            }
+    }
+}
+
+/// Where windows begin, how a bucket refills, and what new keys start with. `None`: the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct QuotaDetails {
+    /// Where fixed windows begin.
+    pub window: Option<Located<WindowStart>>,
+    /// How a token bucket refills.
+    pub refill: Option<Located<RefillMode>>,
+    /// The units of a new key in a token bucket. Default: a full bucket.
+    pub initial: Option<Located<u64>>,
+    /// How long a key is remembered after its bucket is full.
+    pub remember: Option<Located<Nanos>>,
+}
+
+impl QuotaDetails {
+    /// The default of `remember`.
+    pub const REMEMBER: Nanos = Nanos::DAY;
+
+    /// Whether windows begin with the first request.
+    #[must_use]
+    pub fn is_first_hit(&self) -> bool {
+        self.window
+            .is_some_and(|window| window.value == WindowStart::FirstHit)
+    }
+
+    /// Whether a token bucket refills in steps.
+    #[must_use]
+    pub fn is_stepped(&self) -> bool {
+        self.refill
+            .is_some_and(|refill| refill.value == RefillMode::Interval)
+    }
+
+    /// The details that differ from those of the limit that they inherit from.
+    pub(crate) fn without_inherited(&self, limits: &Self) -> Self {
+        fn own<T: Copy>(own: Option<Located<T>>, of: Option<Located<T>>) -> Option<Located<T>> {
+            own.filter(|own| of.is_none_or(|of| of.location != own.location))
+        }
+        Self {
+            window: own(self.window, limits.window),
+            refill: own(self.refill, limits.refill),
+            initial: own(self.initial, limits.initial),
+            remember: own(self.remember, limits.remember),
+        }
+    }
+}
+
+/// Where fixed windows begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WindowStart {
+    /// `aligned`: at multiples of their length since 1970, or with the calendar; the same for every key.
+    #[default]
+    Aligned,
+    /// `first_hit`: with the first request of a key that finds no open window.
+    FirstHit,
+}
+
+/// How a token bucket refills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RefillMode {
+    /// `continuous`: one unit after another.
+    #[default]
+    Continuous,
+    /// `interval`: all units of the rate together, at the end of each period.
+    Interval,
 }
 
 /// The amount of a quota.

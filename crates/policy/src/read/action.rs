@@ -11,7 +11,7 @@ use super::limit::LimitDraft;
 use super::policy::MODES;
 use crate::attributes::Attribute;
 use crate::grammar::{self, GrammarError, nearest_name, quote};
-use crate::model::{Consistency, OnStoreFailure, Penalty, WhenFull};
+use crate::model::{BlockSteps, Consistency, OnStoreFailure, Penalty, WhenFull};
 use crate::schema::{definition_ref, enumeration};
 use crate::source::{Located, SourceNode};
 
@@ -61,7 +61,7 @@ pub(super) const ACTIONS: [Field<LimitDraft>; 11] = [
     Field::new(
         "penalty",
         FieldDefault::Value("none"),
-        "What a denial costs: `none` (default), `count`, or `block 10m`.",
+        "What a denial costs: `none` (default), `count`, `block 10m`, or blocks that grow: `block 10m, 1h, until lifted, forget 7d`.",
         penalty_schema,
         |reader, node, _, limit| {
             let penalty = read_penalty(reader, node).unwrap_or_default();
@@ -135,8 +135,47 @@ fn penalty_schema() -> Json {
     json!({
         "type": "string",
         "pattern": "^\\s*(none|count|block\\s.+)\\s*$",
-        "examples": ["none", "count", "block 10m"],
+        "examples": ["none", "count", "block 10m", "block 10m, 1h, 24h", "block 1h, until lifted, forget 30d"],
     })
+}
+
+/// `10m`, or a list of lengths that grow: `10m, 1h, until lifted, forget 7d`.
+fn parse_block(text: &str) -> Result<Penalty, GrammarError> {
+    let is_list = text.contains(',') || ["until", "forget"].contains(&split_keyword(text).0);
+    if !is_list {
+        return parse_keyword_duration("block", text, "10m").map(Penalty::Block);
+    }
+    let help = "write lengths that grow, as in `block 10m, 1h, 24h, forget 7d` or `block 1h, until lifted`";
+    let (mut lengths, mut forget) = (Vec::new(), None);
+    for part in text.split(',').map(str::trim) {
+        let invalid =
+            |reason: &str| GrammarError::with_help(format!("{}: {reason}", quote(part)), help);
+        if forget.is_some() {
+            return Err(invalid("`forget` must be last"));
+        }
+        match split_keyword(part) {
+            ("forget", span) => forget = Some(parse_keyword_duration("forget", span, "7d")?),
+            ("until", "lifted") => lengths.push(BlockSteps::UNTIL_LIFTED),
+            _ => lengths.push(grammar::parse_duration(part)?),
+        }
+        if lengths.len() > BlockSteps::MAX {
+            return Err(invalid("a penalty has at most 8 lengths"));
+        }
+        if let [.., before, last] = lengths.as_slice()
+            && before >= last
+        {
+            return Err(invalid("it is not longer than the length before"));
+        }
+    }
+    // While a key is blocked for the longest time that ends by itself, at most one offence is forgotten.
+    let finite = lengths
+        .iter()
+        .filter(|length| **length < BlockSteps::UNTIL_LIFTED);
+    let longest = finite.max().copied().unwrap_or(Nanos::DAY);
+    let forget = forget.unwrap_or(longest.max(Nanos::DAY));
+    BlockSteps::new(&lengths, forget)
+        .map(Penalty::Escalate)
+        .ok_or_else(|| GrammarError::with_help("`block` has no length", help))
 }
 
 /// `none`, `count`, or `block 10m`.
@@ -144,7 +183,7 @@ fn read_penalty(reader: &mut TreeReader, node: &SourceNode) -> Option<Penalty> {
     reader.parse(node, "penalty", |text| match split_keyword(text) {
         ("none", "") => Ok(Penalty::None),
         ("count", "") => Ok(Penalty::Count),
-        ("block", span) => parse_keyword_duration("block", span, "10m").map(Penalty::Block),
+        ("block", lengths) => parse_block(lengths),
         _ => Err(unknown_keyword(
             text,
             &["none", "count", "block"],

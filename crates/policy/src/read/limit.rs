@@ -15,7 +15,7 @@ use super::quota::{
     AMOUNT_FIELDS, OPTION_FIELDS, QuotaContext, QuotaOptions, read_quota, read_quota_options,
 };
 use super::{TreeReader, tiers};
-use crate::model::{Algorithm, Amount, LimitRule, OnMissing, QuotaSpec};
+use crate::model::{Algorithm, Amount, LimitRule, OnMissing, QuotaDetails, QuotaSpec};
 use crate::schema::{
     definition_ref, enumeration, list_of, name_pattern, non_empty_list_of, object,
 };
@@ -287,6 +287,7 @@ fn no_own_quota() -> QuotaSpec {
         burst: None,
         unit: QuotaUnit::default(),
         utc_offset_minutes: 0,
+        details: QuotaDetails::default(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads quotas: `rate` or `concurrency`, with `algorithm`, `burst`, `unit` and `utc_offset`.
+//! Reads quotas: `rate` or `concurrency`, with `algorithm`, `burst` and the other options.
 //!
 //! Must not know: which quotas core supports; `check` does.
 
@@ -11,7 +11,7 @@ use super::field_spec::{Field, FieldDefault, field_specs, set_if_some};
 use super::rate::read_rate;
 use super::scalar::describe_node;
 use crate::grammar::{self, GrammarError};
-use crate::model::{Algorithm, Amount, Burst, QuotaSpec};
+use crate::model::{Algorithm, Amount, Burst, QuotaDetails, QuotaSpec, RefillMode, WindowStart};
 use crate::schema::{definition_ref, enumeration, non_empty_list_of, object};
 use crate::source::{Located, SourceLocation, SourceNode, SourceValue};
 
@@ -21,6 +21,15 @@ const UNITS: [(&str, QuotaUnit); 3] = [
     ("requests", QuotaUnit::Requests),
     ("bytes", QuotaUnit::Bytes),
     ("tokens", QuotaUnit::Tokens),
+];
+
+const WINDOW_STARTS: [(&str, WindowStart); 2] = [
+    ("aligned", WindowStart::Aligned),
+    ("first_hit", WindowStart::FirstHit),
+];
+const REFILL_MODES: [(&str, RefillMode); 2] = [
+    ("continuous", RefillMode::Continuous),
+    ("interval", RefillMode::Interval),
 ];
 
 /// Where a quota is written, which decides what it may omit.
@@ -40,10 +49,11 @@ pub(crate) struct QuotaOptions {
     pub(super) algorithm: Option<Algorithm>,
     pub(super) unit: QuotaUnit,
     pub(super) utc_offset_minutes: i16,
+    pub(super) details: QuotaDetails,
 }
 
 /// The option fields of a quota.
-pub(crate) const OPTION_FIELDS: [Field<QuotaOptions>; 3] = [
+pub(crate) const OPTION_FIELDS: [Field<QuotaOptions>; 7] = [
     Field::new(
         "algorithm",
         FieldDefault::Value("token_bucket"),
@@ -71,6 +81,46 @@ pub(crate) const OPTION_FIELDS: [Field<QuotaOptions>; 3] = [
         |reader, node, name, terms| {
             let minutes = reader.parse(node, name, grammar::parse_utc_offset);
             set_if_some(&mut terms.utc_offset_minutes, minutes);
+        },
+    ),
+    Field::new(
+        "window",
+        FieldDefault::Value("aligned"),
+        "Where fixed windows begin: `aligned` (default, the same for every key) or `first_hit` (with a key's first request).",
+        || enumeration(&WINDOW_STARTS),
+        |reader, node, name, terms| {
+            let start = reader.keyword(node, name, &WINDOW_STARTS);
+            terms.details.window = unless_default(start, node);
+        },
+    ),
+    Field::new(
+        "refill",
+        FieldDefault::Value("continuous"),
+        "How a token bucket refills: `continuous` (default) or `interval` (all units of the rate together, each period).",
+        || enumeration(&REFILL_MODES),
+        |reader, node, name, terms| {
+            let mode = reader.keyword(node, name, &REFILL_MODES);
+            terms.details.refill = unless_default(mode, node);
+        },
+    ),
+    Field::new(
+        "initial",
+        FieldDefault::Description("the burst"),
+        "The units that a new key of a token bucket starts with.",
+        || definition_ref("number"),
+        |reader, node, name, terms| {
+            let units = reader.units(node, name, terms.unit);
+            terms.details.initial = units.map(|units| Located::new(units, node.location));
+        },
+    ),
+    Field::new(
+        "remember",
+        FieldDefault::Description("`1d`"),
+        "With `initial`: how long a key is remembered after its bucket is full; then it is new again (default 1d).",
+        || definition_ref("duration"),
+        |reader, node, name, terms| {
+            let span = reader.parse(node, name, grammar::parse_duration);
+            terms.details.remember = span.map(|span| Located::new(span, node.location));
         },
     ),
 ];
@@ -132,6 +182,16 @@ pub(crate) const AMOUNT_FIELDS: [Field<AmountDraft>; 4] = [
     ),
 ];
 
+/// The value with its location, unless it is the default, which every algorithm has.
+fn unless_default<T: Default + PartialEq>(
+    value: Option<T>,
+    node: &SourceNode,
+) -> Option<Located<T>> {
+    value
+        .filter(|value| *value != T::default())
+        .map(|value| Located::new(value, node.location))
+}
+
 /// `unlimited`, for tiers and overrides. Elsewhere it is reported.
 pub(crate) const UNLIMITED_FIELD: [Field<AmountDraft>; 1] = [Field::new(
     "unlimited",
@@ -152,7 +212,7 @@ pub(crate) fn schema() -> Json {
     json!({ "anyOf": [definition_ref("rate"), unlimited, non_empty_list_of(&definition_ref("rate")), definition_ref("number"), fields] })
 }
 
-/// Reads `algorithm`, `unit` and `utc_offset`; omitted fields are as in `above`.
+/// Reads the options of a quota; omitted fields are as in `above`.
 pub(super) fn read_quota_options(
     reader: &mut TreeReader,
     fields: &mut FieldReader<'_>,
@@ -169,6 +229,7 @@ pub(super) const fn options_of(quota: &QuotaSpec) -> QuotaOptions {
         algorithm: Some(quota.algorithm),
         unit: quota.unit,
         utc_offset_minutes: quota.utc_offset_minutes,
+        details: quota.details,
     }
 }
 
@@ -231,12 +292,20 @@ pub(super) fn read_quota(
     let burst = burst.or_else(|| {
         limits.and_then(|limits| inherited_burst(limits, algorithm, &amount, rate.is_none()))
     });
+    let details = match limits {
+        // What only the limit's algorithm has is not inherited by another.
+        Some(limits) if limits.algorithm != algorithm => {
+            terms.details.without_inherited(&limits.details)
+        }
+        _ => terms.details,
+    };
     let spec = QuotaSpec {
         algorithm,
         amount,
         burst,
         unit: terms.unit,
         utc_offset_minutes: terms.utc_offset_minutes,
+        details,
     };
     Some(Located::new(spec, location))
 }
@@ -282,6 +351,7 @@ pub(super) fn read_short_quota(
         burst,
         unit: terms.unit,
         utc_offset_minutes: terms.utc_offset_minutes,
+        details: terms.details,
     };
     Some(Located::new(spec, node.location))
 }

@@ -15,7 +15,9 @@ use super::quota::{
 use super::scalar::describe_node;
 use crate::attributes::Attribute;
 use crate::grammar;
-use crate::model::{Algorithm, Amount, KeyPart, Level, OnMissing, QuotaOverride, QuotaSpec, Tiers};
+use crate::model::{
+    Algorithm, Amount, KeyPart, Level, OnMissing, QuotaDetails, QuotaOverride, QuotaSpec, Tiers,
+};
 use crate::schema::{definition_ref, name_pattern, object, object_with_values, one_or_list};
 use crate::source::{Located, SourceNode, SourceValue};
 
@@ -287,6 +289,7 @@ pub(super) fn read_local(
             burst: None,
             unit: limits.unit,
             utc_offset_minutes: 0,
+            details: QuotaDetails::default(),
         };
         return Some(Located::new(spec, node.location));
     }

@@ -11,7 +11,7 @@ use crate::attributes::Attributes;
 #[derive(Debug)]
 pub struct Meter {
     /// The stable identity of its state across reloads: the limit's name, or `id:` and its id, plus a suffix (`login`,
-    /// `login#2` for a second window, `login/org` for a level, `login!block`, `login!seen`, `login!local`,
+    /// `login#2` for a second window, `login/org` for a level, `login!block`, `login!offences`, `login!seen`, `login!local`,
     /// `login!candidate`, `login!candidate#2`). Limits that share a bucket have the identity `@bucket`.
     pub identity: Box<str>,
     /// The `id` in the file, if there is one.
@@ -59,6 +59,8 @@ pub enum MeterRole {
     Local,
     /// Spent while the key is blocked.
     Block,
+    /// Counts how often the key was blocked.
+    Offences,
     /// Spent for each distinct value that still counts.
     Distinct,
     /// Evaluated beside the others, never enforced.

@@ -23,6 +23,10 @@ pub struct QuotaBuilder {
     pub unit: QuotaUnit,
     /// The maximum count over all quotas that share the state; sliding windows only.
     pub ceiling: u64,
+    /// Whether all units of the rate are refilled together, each period; token buckets only.
+    pub is_stepped: bool,
+    /// The units of a new key, and how long a key is remembered after its bucket is full; token buckets only.
+    pub initial: Option<(u64, Nanos)>,
 }
 
 /// `burst: auto` is the units of this time.
@@ -39,6 +43,8 @@ impl QuotaBuilder {
             block: 1,
             unit,
             ceiling: 0,
+            is_stepped: false,
+            initial: None,
         }
     }
 
@@ -105,7 +111,12 @@ impl QuotaBuilder {
             }
             StateSharing::SamePeriod => self.spec == other.spec,
         };
-        same_counting && self.unit == other.unit
+        // Steps of different lengths read the same state at different instants, and a key is new under both quotas or under none.
+        let remember = |builder: &Self| builder.initial.map(|(_, remember)| remember);
+        let same_steps = self.is_stepped == other.is_stepped
+            && (!self.is_stepped || self.spec == other.spec)
+            && remember(self) == remember(other);
+        same_counting && same_steps && self.unit == other.unit
     }
 
     /// The period, or the length of a window.

@@ -41,6 +41,7 @@ pub(crate) fn quota_of_amount(algorithm: Algorithm, amount: Amount) -> Located<Q
         burst: None,
         unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
+        details: crate::model::QuotaDetails::default(),
     }
     .into()
 }

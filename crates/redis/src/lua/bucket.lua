@@ -13,7 +13,8 @@ local function write_instant(h, l)
   return format('%d%09d', h, l)
 end
 
-algorithms[1] = function(op, args, raw)
+-- Reads the state and appends it to the reply.
+local function read_bucket(raw)
   local th, tl = 0, 0
   if raw then
     th, tl = read_instant(raw)
@@ -23,6 +24,11 @@ algorithms[1] = function(op, args, raw)
     end
   end
   put(th, tl)
+  return th, tl
+end
+
+-- Decides on a bucket whose state is this instant.
+local function decide_bucket(op, args, th, tl)
   -- The largest debt; the largest debt after this operation; its price; one interval; one block.
   local ch, cl, bh, bl, ph, pl, ih, il, kh, kl, is_queue
   if op == SPEND then
@@ -85,4 +91,8 @@ algorithms[1] = function(op, args, raw)
   nh, nl = add(now_h, now_l, nh, nl)
   if is_charged then return admits, write_instant(nh, nl), nh, nl, nh, nl end
   return admits, write_instant(nh, nl), nh, nl, 0, 0
+end
+
+algorithms[1] = function(op, args, raw)
+  return decide_bucket(op, args, read_bucket(raw))
 end

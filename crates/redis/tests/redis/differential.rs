@@ -47,7 +47,7 @@ pub(crate) struct ExpectedStep {
 }
 
 /// Loads the scripts, possibly changed, and returns their digests.
-pub(crate) fn load(connection: &mut Connection, change: impl Fn(&str) -> String) -> [String; 7] {
+pub(crate) fn load(connection: &mut Connection, change: impl Fn(&str) -> String) -> [String; 8] {
     ScriptKind::DECIDING.map(|which| {
         redis::cmd("SCRIPT")
             .arg("LOAD")
@@ -69,6 +69,7 @@ fn does_not_divide(limit: &Limit) -> bool {
     let span = match limit.quota() {
         Quota::TokenBucket(bucket) => bucket.interval(),
         Quota::LeakyBucket(bucket) => bucket.interval(),
+        Quota::CustomBucket(bucket) => bucket.as_token_bucket().interval(),
         Quota::SlidingCounter(counter) => counter.window(),
         Quota::SlidingLog(log) => log.window(),
         Quota::FixedWindow(window) => match window.window() {
@@ -157,7 +158,7 @@ fn plan(
 /// Runs a trace in one pipeline. The error tells where the scripts deviate.
 pub(crate) fn run(
     connection: &mut Connection,
-    digests: &[String; 7],
+    digests: &[String; 8],
     retention: ReservationRetention,
     planned: &[ExpectedStep],
 ) -> Result<(), String> {
@@ -288,6 +289,16 @@ fn leaky_bucket_decides_as_core() {
 }
 
 #[test]
+fn custom_bucket_decides_as_core() {
+    compare(
+        ServerProgram::Redis,
+        Family::Custom,
+        STEPS,
+        &must_occur(Family::Custom),
+    );
+}
+
+#[test]
 fn fixed_window_decides_as_core() {
     compare(
         ServerProgram::Redis,
@@ -391,6 +402,27 @@ fn a_script_that_ignores_another_windows_length_is_caught() {
     for (right, wrong) in changes {
         assert!(
             traces_that_catch(Family::Counter, right, wrong) > 0,
+            "{wrong}"
+        );
+    }
+}
+
+/// The same for custom buckets: one that rounds the clock up, one whose new keys start full, one that does not record a denied key, and
+/// one that forgets what is left of a step.
+#[test]
+fn a_script_that_refills_early_or_forgets_new_keys_is_caught() {
+    let changes = [
+        (
+            "now_h, now_l = start_of_span(sh, sl)",
+            "now_h, now_l = add(now_h, now_l, sh, sl)",
+        ),
+        ("if is_new then", "if false then"),
+        ("if is_new and not admits", "if false and not admits"),
+        ("if rh > 0 or rl > 0 then", "if false then"),
+    ];
+    for (right, wrong) in changes {
+        assert!(
+            traces_that_catch(Family::Custom, right, wrong) > 0,
             "{wrong}"
         );
     }

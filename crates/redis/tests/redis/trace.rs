@@ -4,9 +4,10 @@
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::Limit;
 use tollgate_core::reservation::ReservationId;
+use tollgate_core::token_bucket::TokenBucketBuilder;
 use tollgate_core::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, Receipt, SlidingCounter,
-    SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
+    Calendar, Concurrency, CustomBucket, FixedWindow, InvalidQuota, LeakyBucket, Nanos, Rate,
+    Receipt, SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 use tollgate_store::Op;
 
@@ -53,6 +54,7 @@ impl TestRng {
 pub(crate) enum Family {
     Token,
     Leaky,
+    Custom,
     Window,
     Log,
     Counter,
@@ -60,9 +62,10 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    pub(crate) const EACH: [Self; 6] = [
+    pub(crate) const EACH: [Self; 7] = [
         Self::Token,
         Self::Leaky,
+        Self::Custom,
         Self::Window,
         Self::Log,
         Self::Counter,
@@ -107,6 +110,13 @@ pub(crate) fn limit(rng: &mut TestRng, family: Family) -> (Limit, u64) {
                 .block(block)
                 .build()
                 .map(Into::into),
+            Family::Custom => {
+                let bucket = TokenBucket::builder(rate)
+                    .burst(burst.saturating_mul(block))
+                    .overdraft(overdraft)
+                    .block(block);
+                custom(rng, bucket, burst.saturating_mul(block))
+            }
             Family::Leaky => {
                 let leaky = match rng.below(3) {
                     0 => LeakyBucket::meter(rate).burst(burst),
@@ -138,6 +148,23 @@ pub(crate) fn limit(rng: &mut TestRng, family: Family) -> (Limit, u64) {
             return (limit, span);
         }
     }
+}
+
+/// A bucket that may refill in steps and may not start full.
+fn custom(
+    rng: &mut TestRng,
+    bucket: TokenBucketBuilder,
+    burst: u64,
+) -> Result<Limit, InvalidQuota> {
+    let mut custom = CustomBucket::builder(bucket);
+    if rng.chance(60) {
+        custom = custom.refill_in_steps();
+    }
+    if rng.chance(60) {
+        let initial = rng.below(burst.saturating_add(1));
+        custom = custom.initial(initial, rng.one_of(&PERIODS));
+    }
+    custom.build().map(Into::into)
 }
 
 /// A window of random kind, and its length.

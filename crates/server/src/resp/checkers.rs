@@ -258,6 +258,7 @@ fn matches_attribute(name: &[u8], attribute: &Attribute) -> bool {
         Attribute::Cookie(called) => is(b"cookie", called),
         Attribute::Claim(called) => is(b"claim", called),
         Attribute::Descriptor(called) => is(b"descriptor", called),
+        Attribute::AnyDescriptor(called) => is(b"descriptors", called),
         _ => false,
     }
 }

@@ -48,6 +48,7 @@ pub const fn role_name(role: MeterRole) -> &'static str {
         MeterRole::Main => "main",
         MeterRole::Local => "local",
         MeterRole::Block => "block",
+        MeterRole::Offences => "offences",
         MeterRole::Distinct => "seen",
         MeterRole::Candidate => "candidate",
         _ => "other",

@@ -193,7 +193,11 @@ impl EvictionPriorities {
             return 0;
         };
         let (until, used) = entry.read(state, now);
-        if W == 1 || until <= now.as_nanos() {
+        if W == 1 {
+            // The instant itself: what a state remembers after it is not owed.
+            return until.saturating_sub(entry.tail.load(Ordering::Relaxed));
+        }
+        if until <= now.as_nanos() {
             return until;
         }
         let [interval, spare] =

@@ -2,13 +2,13 @@
 
 use tollgate_core::limit::Limit;
 use tollgate_core::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Rate, SlidingCounter, SlidingLog,
-    TokenBucket, UtcOffset, Window,
+    Calendar, Concurrency, CustomBucket, FixedWindow, LeakyBucket, Nanos, Rate, SlidingCounter,
+    SlidingLog, TokenBucket, UtcOffset, Window,
 };
 
 use crate::support::Random;
 
-pub(crate) const ALGORITHMS: [&str; 7] = [
+pub(crate) const ALGORITHMS: [&str; 8] = [
     "token bucket",
     "leaky meter",
     "leaky queue",
@@ -16,6 +16,7 @@ pub(crate) const ALGORITHMS: [&str; 7] = [
     "sliding log",
     "sliding counter",
     "concurrency",
+    "custom bucket",
 ];
 
 /// A rate that need not divide a second, for a small burst.
@@ -90,6 +91,7 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
             };
             [make(), make(), make()]
         }
+        7 => custom_buckets(overdraft, window, random),
         _ => {
             let mut make = || {
                 Concurrency::new(3 + random.below(4), window)
@@ -99,4 +101,24 @@ pub(crate) fn variants(algorithm: usize, random: &mut Random) -> [Limit; 3] {
             [make(), make(), make()]
         }
     }
+}
+
+/// Three buckets that refill in steps or steadily and do not start full. They have the same step and memory, as the tiers of one limit have
+/// them.
+fn custom_buckets(overdraft: u64, window: Nanos, random: &mut Random) -> [Limit; 3] {
+    let is_stepped = random.below(2) == 0;
+    let mut make = || {
+        let rate = Rate::new(1 + random.below(7), window);
+        let bucket = TokenBucket::builder(rate).burst(4 + random.below(20));
+        let builder =
+            CustomBucket::builder(bucket.overdraft(overdraft)).initial(random.below(5), window);
+        let builder = if is_stepped {
+            builder.refill_in_steps()
+        } else {
+            builder
+        };
+        builder.build().unwrap()
+    };
+    let made = [make(), make(), make()];
+    shared(made, CustomBucket::sharing_state_with)
 }

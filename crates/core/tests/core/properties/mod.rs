@@ -24,6 +24,7 @@ mod clock;
 mod clock_controls;
 mod compose;
 mod concurrency;
+mod custom_bucket;
 mod extremes;
 mod fair_share;
 mod fixed_window;

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Limit, Op, Quota, State};
 use tollgate_core::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, Nanos, Outcome, QuotaStatus, Rate,
-    SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
+    Calendar, Concurrency, CustomBucket, FixedWindow, LeakyBucket, Nanos, Outcome, QuotaStatus,
+    Rate, SlidingCounter, SlidingLog, Timestamp, TokenBucket, UtcOffset, Window,
 };
 
 /// A limiter with its state.
@@ -138,6 +138,7 @@ pub(crate) fn any_limit() -> impl Strategy<Value = (RealLimit, u64)> {
     prop_oneof![
         token_buckets(),
         leaky_buckets(),
+        custom_buckets(),
         fixed_windows(),
         sliding_logs(),
         sliding_counters(),
@@ -161,6 +162,17 @@ pub(crate) fn leaky_buckets() -> impl Strategy<Value = (RealLimit, u64)> {
             .delay(delay.min(burst));
         let builder = if meter { builder.nodelay() } else { builder };
         (RealLimit::new(builder.build().unwrap()), interval)
+    })
+}
+
+/// New keys start full here: the denial of a key that starts with less is recorded, which `custom_bucket` covers.
+pub(crate) fn custom_buckets() -> impl Strategy<Value = (RealLimit, u64)> {
+    let period = prop_oneof![1_000_u64..20_000, Just(1_000_000_000)];
+    (period, 1_u64..9, 1_u64..12).prop_map(|(period, units, burst)| {
+        let rate = Rate::new(units, Nanos::from_nanos(period));
+        let bucket = TokenBucket::builder(rate).burst(burst);
+        let quota = CustomBucket::builder(bucket).refill_in_steps().build();
+        (RealLimit::new(quota.unwrap()), period / units)
     })
 }
 

@@ -31,6 +31,7 @@ fn spec(algorithm: Algorithm, rates: &[(u64, Period)]) -> Located<QuotaSpec> {
         burst: None,
         unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
+        details: crate::model::QuotaDetails::default(),
     };
     Located::new(spec, at(1))
 }

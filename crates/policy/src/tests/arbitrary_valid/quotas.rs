@@ -77,6 +77,7 @@ pub(super) fn quota(amount: Amount) -> QuotaSpec {
         burst: None,
         unit: QuotaUnit::Requests,
         utc_offset_minutes: 0,
+        details: crate::model::QuotaDetails::default(),
     }
 }
 

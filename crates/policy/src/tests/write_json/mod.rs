@@ -196,6 +196,15 @@ fn penalty(penalty: Penalty) -> Option<Json> {
         Penalty::None => None,
         Penalty::Count => Some(text("count")),
         Penalty::Block(span) => Some(text(format!("block {}", duration(span)))),
+        Penalty::Escalate(steps) => {
+            let lengths = steps.lengths().iter();
+            let lengths: Vec<_> = lengths.map(|length| duration(*length)).collect();
+            let forget = duration(steps.forget);
+            Some(text(format!(
+                "block {}, forget {forget}",
+                lengths.join(", ")
+            )))
+        }
     }
 }
 

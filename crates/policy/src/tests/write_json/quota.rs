@@ -62,7 +62,16 @@ pub(super) fn quota(
         let minutes = minutes.unsigned_abs();
         text(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
     };
+    let details = &quota.details;
+    let keyword = |is_set: bool, name: &str| is_set.then(|| text(name));
     fields.extend([
+        ("window", keyword(details.is_first_hit(), "first_hit")),
+        ("refill", keyword(details.is_stepped(), "interval")),
+        ("initial", details.initial.map(|units| number(units.value))),
+        (
+            "remember",
+            details.remember.map(|span| text(duration(span.value))),
+        ),
         ("algorithm", is_named.then(|| text(quota.algorithm.name()))),
         ("burst", burst),
         (

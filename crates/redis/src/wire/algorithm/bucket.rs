@@ -1,10 +1,11 @@
-//! Token and leaky buckets: the state is one instant. See `lua/bucket.lua`, and `lua/spend.lua` for plain spending.
+//! Token, leaky and custom buckets: the state is one instant. See `lua/bucket.lua` and `lua/custom_bucket.lua`, and `lua/spend.lua`
+//! for plain spending.
 //!
 //! Must not know: other algorithms.
 
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::{Op, State};
-use tollgate_core::{LeakyBucket, TokenBucket};
+use tollgate_core::{CustomBucket, LeakyBucket, TokenBucket};
 
 use super::ScriptedAlgorithm;
 use crate::script::ScriptKind;
@@ -16,7 +17,7 @@ impl ScriptedAlgorithm for TokenBucket {
     const SCRIPT: ScriptKind = ScriptKind::Buckets;
 
     fn encode(&self, op: Op) -> Option<Blob> {
-        encode(self, false, op)
+        encode(1, self, false, op)
     }
 
     fn observe(&self, reader: &mut ReplyReader<'_>, _: LeaseId) -> Option<ObservedState> {
@@ -28,7 +29,25 @@ impl ScriptedAlgorithm for LeakyBucket {
     const SCRIPT: ScriptKind = ScriptKind::Buckets;
 
     fn encode(&self, op: Op) -> Option<Blob> {
-        encode(self.as_token_bucket(), self.is_queue(), op)
+        encode(1, self.as_token_bucket(), self.is_queue(), op)
+    }
+
+    fn observe(&self, reader: &mut ReplyReader<'_>, _: LeaseId) -> Option<ObservedState> {
+        observe(reader)
+    }
+}
+
+impl ScriptedAlgorithm for CustomBucket {
+    const SCRIPT: ScriptKind = ScriptKind::CustomBuckets;
+
+    fn encode(&self, op: Op) -> Option<Blob> {
+        let bucket = self.as_token_bucket();
+        let blob = encode(6, bucket, false, op)?
+            .pair(self.step().as_nanos())
+            .pair(bucket.interval().as_nanos().max(1))
+            .pair(self.initial_debt().as_nanos())
+            .pair(self.tail().as_nanos());
+        Some(blob)
     }
 
     fn observe(&self, reader: &mut ReplyReader<'_>, _: LeaseId) -> Option<ObservedState> {
@@ -41,7 +60,7 @@ fn observe(reader: &mut ReplyReader<'_>) -> Option<ObservedState> {
     Some(ObservedState::whole(State::Bucket(tat)))
 }
 
-fn encode(bucket: &TokenBucket, is_queue: bool, op: Op) -> Option<Blob> {
+fn encode(algorithm: u8, bucket: &TokenBucket, is_queue: bool, op: Op) -> Option<Blob> {
     let (interval, block) = (bucket.interval().as_nanos().max(1), bucket.block().max(1));
     let (capacity, saturation) = (
         bucket.refill_time().as_nanos(),
@@ -63,7 +82,7 @@ fn encode(bucket: &TokenBucket, is_queue: bool, op: Op) -> Option<Blob> {
         Op::Settle { .. } => (code::SETTLE, saturation, 0),
         _ => return None,
     };
-    let blob = Blob::new(1, operation).pair(bucket.ceiling().as_nanos());
+    let blob = Blob::new(algorithm, operation).pair(bucket.ceiling().as_nanos());
     Some(match operation {
         code::LOOK | code::NEVER => blob,
         code::SPEND => blob.pair(bound).pair(price),

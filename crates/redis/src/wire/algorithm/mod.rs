@@ -38,6 +38,7 @@ macro_rules! each {
         match $quota {
             Quota::TokenBucket($algorithm) => $answer,
             Quota::LeakyBucket($algorithm) => $answer,
+            Quota::CustomBucket($algorithm) => $answer,
             Quota::FixedWindow($algorithm) => $answer,
             Quota::SlidingCounter($algorithm) => $answer,
             Quota::SlidingLog($algorithm) => $answer,

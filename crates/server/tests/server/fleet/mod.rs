@@ -4,6 +4,7 @@
 
 mod abandoned_waits;
 mod membership;
+mod quota_kinds;
 mod shared_quota;
 mod store_outage;
 

@@ -54,6 +54,33 @@ async fn a_policy_answers_rls_calls() {
     }
 }
 
+/// `descriptors.NAME` reads any descriptor of the call, so one limit can depend on two of them. It is charged for the descriptor that
+/// `descriptor.NAME` matches, once.
+#[tokio::test]
+async fn a_limit_can_have_conditions_on_several_descriptors() {
+    let serving = serve_policy(
+        "limits:
+  - { name: free-users, match: { descriptor.user: present, descriptors.plan: free }, key: descriptor.user, rate: 2/h }",
+    )
+    .await;
+    let mut client = serving.connect().await;
+    let plan = |name: &str| Descriptor::new(&[("plan", name)]);
+    let free = request("edge", &[user("bob"), plan("free")], 0);
+    for _ in 0..2 {
+        assert_eq!(client.should_rate_limit(&free).await.overall, OK);
+    }
+    let denied = client.should_rate_limit(&free).await;
+    assert_eq!((denied.overall, denied.codes()), (OVER, vec![OVER, OK]));
+    for others in [
+        vec![user("bob")],
+        vec![user("bob"), plan("paid")],
+        vec![plan("free")],
+    ] {
+        let message = request("edge", &others, 0);
+        assert_eq!(client.should_rate_limit(&message).await.overall, OK);
+    }
+}
+
 /// A descriptor entry `path` is read like the path of a request.
 #[tokio::test]
 async fn every_spelling_of_a_path_is_over_the_limit_and_so_is_an_unreadable_one() {

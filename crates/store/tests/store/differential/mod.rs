@@ -70,6 +70,11 @@ fn token_buckets_and_meters_decide_as_in_core() {
 }
 
 #[test]
+fn custom_buckets_decide_as_in_core() {
+    agrees(7);
+}
+
+#[test]
 fn queues_and_concurrency_decide_as_in_core() {
     agrees(2);
     agrees(6);
