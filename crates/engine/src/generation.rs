@@ -261,21 +261,7 @@ impl Generation {
             retired,
             table,
         } = table.assign(&requests, now)?;
-        let mut users: HashMap<LimitId, Vec<usize>> = HashMap::new();
-        let meters = rules.rules().iter().enumerate();
-        let owners = meters.flat_map(|(index, rule)| rule.meters.iter().map(move |_| index));
-        for (id, owner) in ids.iter().zip(owners) {
-            users.entry(*id).or_default().push(owner);
-        }
-        // States that meters with different quotas share.
-        let mut first_quotas: HashMap<LimitId, &[Limit]> = HashMap::new();
-        let mut mixed: HashSet<LimitId> = HashSet::new();
-        let meters = rules.rules().iter().flat_map(|rule| rule.meters.iter());
-        for (id, meter) in ids.iter().zip(meters) {
-            if **first_quotas.entry(*id).or_insert(&meter.quotas) != *meter.quotas {
-                mixed.insert(*id);
-            }
-        }
+        let StateUsers { users, mixed } = StateUsers::find(&rules, &ids);
         let mut ids = ids.into_iter();
         let mut key_specs = KeySpecIndex::default();
         let entry = |(index, rule): (usize, &Rule)| {
@@ -331,6 +317,31 @@ impl Generation {
             limit_ids: table,
             retired,
         })
+    }
+}
+
+/// Which rules use each state.
+struct StateUsers {
+    users: HashMap<LimitId, Vec<usize>>,
+    /// States that meters with different quotas share.
+    mixed: HashSet<LimitId>,
+}
+
+impl StateUsers {
+    /// `ids` has the state of each meter, in the order of the rules.
+    fn find(rules: &Rules, ids: &[LimitId]) -> Self {
+        let mut users: HashMap<LimitId, Vec<usize>> = HashMap::new();
+        let mut first_quotas: HashMap<LimitId, &[Limit]> = HashMap::new();
+        let mut mixed = HashSet::new();
+        let meters = rules.rules().iter().enumerate();
+        let meters = meters.flat_map(|(index, rule)| rule.meters.iter().map(move |m| (index, m)));
+        for (id, (owner, meter)) in ids.iter().zip(meters) {
+            users.entry(*id).or_default().push(owner);
+            if **first_quotas.entry(*id).or_insert(&meter.quotas) != *meter.quotas {
+                mixed.insert(*id);
+            }
+        }
+        Self { users, mixed }
     }
 }
 
