@@ -3,7 +3,7 @@
 //! A generation is immutable, apart from its overrides. A reload creates another one and swaps them, so every decision
 //! uses exactly one. Must not know: requests, replies, files.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
@@ -261,7 +261,12 @@ impl Generation {
             retired,
             table,
         } = table.assign(&requests, now)?;
-        let StateUsers { users, mixed } = StateUsers::find(&rules, &ids);
+        let mut users: HashMap<LimitId, Vec<usize>> = HashMap::new();
+        let meters = rules.rules().iter().enumerate();
+        let owners = meters.flat_map(|(index, rule)| rule.meters.iter().map(move |_| index));
+        for (id, owner) in ids.iter().zip(owners) {
+            users.entry(*id).or_default().push(owner);
+        }
         let mut ids = ids.into_iter();
         let mut key_specs = KeySpecIndex::default();
         let entry = |(index, rule): (usize, &Rule)| {
@@ -277,13 +282,7 @@ impl Generation {
                     .map(|part| key_specs.slot_index_of(part));
                 let users = users.get(&id).map_or(&[][..], |users| users);
                 let sharers = users.iter().copied().filter(|user| *user != index);
-                let mut state =
-                    MeterState::new(rule, meter, (id, key, slot_key), sharers.collect());
-                if mixed.contains(&id) {
-                    // A denial under a small burst says nothing about a larger one on the same state.
-                    state.denial_caching = DenialCaching::Never;
-                }
-                state
+                MeterState::new(rule, meter, (id, key, slot_key), sharers.collect())
             });
             LimitEntry {
                 meters: state.collect(),
@@ -317,31 +316,6 @@ impl Generation {
             limit_ids: table,
             retired,
         })
-    }
-}
-
-/// Which rules use each state.
-struct StateUsers {
-    users: HashMap<LimitId, Vec<usize>>,
-    /// States that meters with different quotas share.
-    mixed: HashSet<LimitId>,
-}
-
-impl StateUsers {
-    /// `ids` has the state of each meter, in the order of the rules.
-    fn find(rules: &Rules, ids: &[LimitId]) -> Self {
-        let mut users: HashMap<LimitId, Vec<usize>> = HashMap::new();
-        let mut first_quotas: HashMap<LimitId, &[Limit]> = HashMap::new();
-        let mut mixed = HashSet::new();
-        let meters = rules.rules().iter().enumerate();
-        let meters = meters.flat_map(|(index, rule)| rule.meters.iter().map(move |m| (index, m)));
-        for (id, (owner, meter)) in ids.iter().zip(meters) {
-            users.entry(*id).or_default().push(owner);
-            if **first_quotas.entry(*id).or_insert(&meter.quotas) != *meter.quotas {
-                mixed.insert(*id);
-            }
-        }
-        Self { users, mixed }
     }
 }
 
