@@ -309,14 +309,18 @@ fn without_authority(path: &[u8]) -> &[u8] {
 
 /// Merges the slashes of what was written from `start` on.
 fn merge_slashes(start: usize, out: &mut Vec<u8>) {
-    let (mut at, mut before) = (0, 0);
-    out.retain(|byte| {
-        let is_own = at >= start;
-        let is_kept = !(is_own && before == b'/' && *byte == b'/');
-        before = if is_own { *byte } else { 0 };
-        at += 1;
-        is_kept
-    });
+    let (mut end, mut before) = (start, 0);
+    for at in start..out.len() {
+        let byte = out.get(at).copied().unwrap_or_default();
+        if byte != b'/' || before != b'/' {
+            if let Some(place) = out.get_mut(end) {
+                *place = byte;
+            }
+            end += 1;
+        }
+        before = byte;
+    }
+    out.truncate(end);
 }
 
 /// A path of a policy under the first reading, without a trailing slash.
