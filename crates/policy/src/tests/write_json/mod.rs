@@ -154,6 +154,13 @@ fn limit(limit: &LimitRule) -> Json {
                 .map(|at| alternative_quota(&at.value, own)),
         ),
         (
+            "spillover",
+            limit
+                .spillover
+                .as_ref()
+                .map(|at| alternative_quota(&at.value, own)),
+        ),
+        (
             "candidate",
             limit
                 .candidate
