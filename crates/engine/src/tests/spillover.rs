@@ -8,7 +8,7 @@ use tollgate_policy::source::SourceFormat;
 use tollgate_store::ManualClock;
 
 use crate::testing::{SeededRng, TestCaller, TestEngine, engine_with};
-use crate::{EnforcementMode, Verdict};
+use crate::{EnforcementMode, LimitState, Verdict};
 
 fn engine(text: &str) -> (TestEngine, std::sync::Arc<ManualClock>) {
     let policy = tollgate_policy::load(text, "test.yaml", SourceFormat::Yaml).unwrap();
@@ -133,7 +133,7 @@ limits:
     let alice = TestCaller::named("alice");
     let roles = || {
         let verdict = engine.decide(&alice);
-        let roles: Vec<_> = verdict.limits().iter().map(|state| state.role()).collect();
+        let roles: Vec<_> = verdict.limits().iter().map(LimitState::role).collect();
         (verdict.is_admitted(), roles)
     };
     let (main, second) = (MeterRole::Main, MeterRole::Spillover);
@@ -392,7 +392,7 @@ fn differ(seed: u64, mistake: Option<OracleMistake>) -> (Option<String>, u64) {
         let actual: Expected = match verdict.outcome() {
             Outcome::Deny { retry_after } => Err(Some(retry_after.as_nanos())),
             Outcome::Never => Err(None),
-            _ => Ok(verdict.limits().iter().map(|state| state.role()).collect()),
+            _ => Ok(verdict.limits().iter().map(LimitState::role).collect()),
         };
         if expected != actual {
             let difference =
