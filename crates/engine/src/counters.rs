@@ -21,6 +21,8 @@ pub enum LimitEvent {
     Error,
     /// The store's overflow sketch decided.
     Overflow,
+    /// All limits admitted the request, and the limit's spillover quota was charged.
+    SpilledOver,
 }
 
 /// What a limit has decided since the process started, under all its quotas.
@@ -41,11 +43,13 @@ pub struct LimitTotals {
     pub errors: u64,
     /// Requests decided by the store's overflow sketch, which may deny too much.
     pub overflow: u64,
+    /// Admitted requests that were charged to the spillover quota.
+    pub spilled_over: u64,
 }
 
 /// The counters of one limit, one for each [`LimitEvent`].
 #[derive(Debug, Default)]
-pub struct LimitCounters(ShardedCounters<7>);
+pub struct LimitCounters(ShardedCounters<8>);
 
 impl LimitCounters {
     /// Counters at zero.
@@ -70,6 +74,7 @@ impl LimitCounters {
             near_limit,
             errors,
             overflow,
+            spilled_over,
         ] = self.0.read();
         LimitTotals {
             allowed,
@@ -79,6 +84,7 @@ impl LimitCounters {
             near_limit,
             errors,
             overflow,
+            spilled_over,
         }
     }
 }
@@ -99,6 +105,7 @@ mod tests {
             LimitEvent::NearLimit,
             LimitEvent::Error,
             LimitEvent::Overflow,
+            LimitEvent::SpilledOver,
         ];
         for (index, event) in events.into_iter().enumerate() {
             (0..=index).for_each(|_| counters.count(event));
@@ -111,6 +118,7 @@ mod tests {
             near_limit: 5,
             errors: 6,
             overflow: 7,
+            spilled_over: 8,
         };
         assert_eq!(counters.read(), expected);
     }

@@ -32,6 +32,8 @@ pub struct Generation {
     limits: Box<[LimitEntry]>,
     /// Whether any rule has a candidate.
     has_candidates: bool,
+    /// Whether any rule has a spillover quota.
+    has_spillovers: bool,
     /// Whether every rule is enforced for all keys.
     is_all_enforced: bool,
     /// Whether any rule needs tickets: for permits, or for costs that responses report.
@@ -145,6 +147,11 @@ impl Generation {
     /// Whether any rule has a candidate.
     pub(crate) const fn has_candidates(&self) -> bool {
         self.has_candidates
+    }
+
+    /// Whether any rule has a spillover quota.
+    pub(crate) const fn has_spillovers(&self) -> bool {
+        self.has_spillovers
     }
 
     /// The counters of a rule by its index.
@@ -306,6 +313,7 @@ impl Generation {
         Ok(PreparedGeneration {
             generation: Self {
                 is_all_enforced,
+                has_spillovers: has_spillovers(&rules),
                 number,
                 rules,
                 limits,
@@ -393,6 +401,12 @@ fn id_request<'a>(rule: &'a Rule, meter: &'a Meter) -> IdRequest<'a> {
             .map_or(AlgorithmKind::TokenBucket, Limit::algorithm_kind),
         lifetime: longest.saturating_add(rule.wait.unwrap_or_default()),
     }
+}
+
+/// Whether any rule has a spillover quota.
+fn has_spillovers(rules: &Rules) -> bool {
+    let mut meters = rules.rules().iter().flat_map(|rule| rule.meters.iter());
+    meters.any(|meter| meter.role == MeterRole::Spillover)
 }
 
 /// Whether some charge of this rule depends on the response.

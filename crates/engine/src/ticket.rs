@@ -344,7 +344,7 @@ fn item_kind(
     }
     let is_charging_role = matches!(
         planned.role,
-        MeterRole::Main | MeterRole::Local | MeterRole::Candidate
+        MeterRole::Main | MeterRole::Local | MeterRole::Spillover | MeterRole::Candidate
     );
     if !is_open || !is_charging_role {
         return None;

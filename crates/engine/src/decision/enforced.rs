@@ -83,17 +83,16 @@ impl Decision<'_> {
     /// Handles the replies to the batch of all enforced limits.
     pub(super) fn on_enforced_replies(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
         let charges = self.charges();
-        let generation = &self.generation;
-        let work = &mut self.scratch.work;
         match outcome {
             Err(_) => {
-                decide_without_store(generation, charges, work);
+                decide_without_store(&self.generation, charges, &mut self.scratch.work);
                 return self.finish_enforced(false);
             }
-            // A concurrent request already recorded this distinct value: retry without counting it.
-            Ok(outcome) if !outcome.is_admitted() && work.plan.retry_without_distinct() => return,
+            Ok(outcome) if !outcome.is_admitted() && self.retry_denied() => return,
             Ok(_) => {}
         }
+        let generation = &self.generation;
+        let work = &mut self.scratch.work;
         record(generation, work, EnforcementMode::Enforced);
         work.verdict.conclude();
         if !charges {

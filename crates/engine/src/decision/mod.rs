@@ -174,6 +174,19 @@ impl<'a> Decision<'a> {
         (context, work)
     }
 
+    /// The batch was denied: plans another one, if some limit has another way to decide the request.
+    fn retry_denied(&mut self) -> bool {
+        // A concurrent request already recorded this distinct value: retry without counting it.
+        self.scratch.work.plan.retry_without_distinct()
+            || (self.generation.has_spillovers() && self.retry_with_spillover())
+    }
+
+    #[cold]
+    fn retry_with_spillover(&mut self) -> bool {
+        let (context, work) = self.split();
+        work.plan.retry_with_spillover(&context)
+    }
+
     const fn charges(&self) -> bool {
         self.options.mode.charges()
     }

@@ -23,6 +23,10 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
             matches!(reply.note, ReplyNote::FallbackQuota | ReplyNote::FailOpen);
         let is_unlisted = match planned.role {
             MeterRole::Main | MeterRole::Local => false,
+            MeterRole::Spillover => {
+                count_spillover(generation, plan, planned);
+                false
+            }
             MeterRole::Block => reply.outcome.is_admitted(),
             _ => true,
         };
@@ -69,6 +73,14 @@ pub(crate) fn peeked_outcome(planned: &PlannedCheck, reply: &StoreReply) -> Outc
 pub(super) fn count(generation: &Generation, rule: usize, event: LimitEvent) {
     if let Some((_, limit)) = generation.rule(rule) {
         limit.counters.count(event);
+    }
+}
+
+/// Counts a request that was admitted and charged to a spillover quota.
+#[cold]
+fn count_spillover(generation: &Generation, plan: &Plan, planned: &PlannedCheck) {
+    if matches!(planned.op, Op::Spend(_)) && plan.is_admitted() {
+        count(generation, planned.rule, LimitEvent::SpilledOver);
     }
 }
 

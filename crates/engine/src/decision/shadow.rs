@@ -63,19 +63,19 @@ impl Decision<'_> {
     /// Handles the replies to one shadow limit's batch.
     pub(super) fn on_shadow_replies(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
         let charges = self.charges();
-        let generation = &self.generation;
-        let work = &mut self.scratch.work;
         match outcome {
             Err(_) => {
-                if let Some(planned) = work.plan.planned().first().filter(|_| charges) {
-                    count(generation, planned.rule, LimitEvent::Error);
+                let planned = self.scratch.work.plan.planned().first();
+                if let Some(planned) = planned.filter(|_| charges) {
+                    count(&self.generation, planned.rule, LimitEvent::Error);
                 }
                 return self.next_shadow();
             }
-            // As with enforced limits: retry without counting a distinct value that is already recorded.
-            Ok(outcome) if !outcome.is_admitted() && work.plan.retry_without_distinct() => return,
+            Ok(outcome) if !outcome.is_admitted() && self.retry_denied() => return,
             Ok(_) => {}
         }
+        let generation = &self.generation;
+        let work = &mut self.scratch.work;
         work.shadow_states_start = work.verdict.states().len();
         work.rule_outcomes.clear();
         if charges {

@@ -6,6 +6,7 @@
 mod candidate;
 mod keys;
 mod rule;
+mod spillover;
 
 pub(crate) use rule::{AddedRule, PlanContext};
 
@@ -38,7 +39,10 @@ pub(crate) struct PlannedCheck {
 impl PlannedCheck {
     /// Whether it checks a limit itself, and not a block, distinct values or a candidate.
     pub(crate) const fn is_limit(&self) -> bool {
-        matches!(self.role, MeterRole::Main | MeterRole::Local)
+        matches!(
+            self.role,
+            MeterRole::Main | MeterRole::Local | MeterRole::Spillover
+        )
     }
 }
 
@@ -65,6 +69,8 @@ pub(crate) struct Plan {
     computed: Vec<(IdentifiedLimit, Option<QueueingQuota>)>,
     /// The shared states that shadow limits of this request have charged.
     shadow_charges: Vec<(LimitId, KeyRef)>,
+    /// The checks that spillover quotas replace in this step, with the replies that denied.
+    spilled: Vec<(PlannedCheck, StoreReply)>,
 }
 
 impl Plan {
@@ -75,6 +81,7 @@ impl Plan {
             keys: RequestKeys::new(),
             computed: Vec::new(),
             shadow_charges: Vec::new(),
+            spilled: Vec::new(),
         }
     }
 
@@ -96,6 +103,7 @@ impl Plan {
     pub(crate) fn restart(&mut self) {
         self.planned.clear();
         self.replies.clear();
+        self.spilled.clear();
     }
 
     pub(crate) fn planned(&self) -> &[PlannedCheck] {

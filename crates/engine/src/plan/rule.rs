@@ -88,7 +88,8 @@ impl Plan {
             variant: None,
         };
         for (position, (meter, state)) in rule.meters.iter().zip(&entry.meters).enumerate() {
-            if meter.role == MeterRole::Candidate {
+            // Both are planned after the replies to the others, if at all.
+            if matches!(meter.role, MeterRole::Candidate | MeterRole::Spillover) {
                 continue;
             }
             let added = self.add_meter(&mut planner, position, meter, state);
@@ -99,6 +100,34 @@ impl Plan {
             }
         }
         AddedRule::Planned
+    }
+
+    /// Plans the check of a rule's spillover quota, if it has one. The batch is unchanged.
+    pub(super) fn plan_spillover(
+        &mut self,
+        context: &PlanContext<'_>,
+        index: usize,
+        cost: u64,
+    ) -> Option<PlannedCheck> {
+        let (rule, entry) = context.generation.rule(index)?;
+        let mut meters = rule.meters.iter().zip(&entry.meters).enumerate();
+        let (position, (meter, state)) =
+            meters.find(|(_, (meter, _))| meter.role == MeterRole::Spillover)?;
+        let mut planner = RulePlanner {
+            context,
+            index,
+            // No other limit shares its state, so it makes no difference.
+            enforcement: EnforcementMode::Enforced,
+            rule,
+            entry,
+            cost,
+            variant: None,
+        };
+        let before = self.planned.len();
+        let added = self.add_meter(&mut planner, position, meter, state);
+        let planned = self.planned.get(before).copied();
+        self.planned.truncate(before);
+        planned.filter(|_| added == AddedRule::Planned)
     }
 
     fn add_meter(

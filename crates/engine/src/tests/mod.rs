@@ -9,6 +9,7 @@ mod quotas;
 mod reload;
 mod responses;
 mod simulated_driver;
+mod spillover;
 mod threads;
 mod traces;
 mod verdicts;

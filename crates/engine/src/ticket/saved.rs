@@ -53,6 +53,7 @@ impl std::fmt::Debug for SavedTicketItem {
 enum SavedRole {
     Main,
     Local,
+    Spillover,
     Block,
     Distinct,
     Candidate,
@@ -81,6 +82,7 @@ impl SavedRole {
         Some(match role {
             MeterRole::Main => Self::Main,
             MeterRole::Local => Self::Local,
+            MeterRole::Spillover => Self::Spillover,
             MeterRole::Block => Self::Block,
             MeterRole::Distinct => Self::Distinct,
             MeterRole::Candidate => Self::Candidate,
@@ -94,6 +96,7 @@ impl From<SavedRole> for MeterRole {
         match role {
             SavedRole::Main => Self::Main,
             SavedRole::Local => Self::Local,
+            SavedRole::Spillover => Self::Spillover,
             SavedRole::Block => Self::Block,
             SavedRole::Distinct => Self::Distinct,
             SavedRole::Candidate => Self::Candidate,

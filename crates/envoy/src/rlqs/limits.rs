@@ -79,7 +79,8 @@ impl<C: Clock> EnvoyService<C> {
             return AppliedLimits::Fixed(Strategy::DenyAll);
         }
         let is_main = |state: &&LimitState| {
-            state.enforcement == EnforcementMode::Enforced && state.role() == MeterRole::Main
+            state.enforcement == EnforcementMode::Enforced
+                && matches!(state.role(), MeterRole::Main | MeterRole::Spillover)
         };
         let states = verdict.limits().iter().filter(is_main);
         let limits: Vec<SharedLimit> = states

@@ -144,8 +144,8 @@ impl<'a> DescriptorDecision<'a> {
     fn exhausted(&self) -> Option<&LimitState> {
         let mut states = self.verdict.limits().iter();
         states.find(|state| {
-            let is_enforced =
-                state.enforcement == EnforcementMode::Enforced && state.role() == MeterRole::Main;
+            let is_enforced = state.enforcement == EnforcementMode::Enforced
+                && matches!(state.role(), MeterRole::Main | MeterRole::Spillover);
             is_enforced && state.status.remaining == 0
         })
     }

@@ -8,6 +8,8 @@ use super::quota::deciding_quotas;
 use crate::model::{Consistency, Count, Penalty, Period, QuotaSpec};
 use crate::read::DiagnosticSink;
 
+const SPILLOVER: &str = "`spillover` needs the state of both quotas in the decision";
+
 pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let consistency = &limit.rule.consistency;
     let (keyword, reason) = match consistency.value {
@@ -56,6 +58,9 @@ fn why_not_leased(limit: &LimitContext<'_>) -> Option<&'static str> {
     if rule.distinct.is_some() {
         return Some("`distinct` needs the values of all nodes");
     }
+    if rule.spillover.is_some() {
+        return Some(SPILLOVER);
+    }
     None
 }
 
@@ -85,6 +90,9 @@ fn why_not_async(limit: &LimitContext<'_>) -> Option<&'static str> {
     }
     if rule.distinct.is_some() {
         return Some("`distinct` needs the values of all nodes");
+    }
+    if rule.spillover.is_some() {
+        return Some(SPILLOVER);
     }
     None
 }

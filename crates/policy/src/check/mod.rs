@@ -13,6 +13,7 @@ mod quota;
 mod reachability;
 mod rollout;
 mod shared_buckets;
+mod spillover;
 mod tiers;
 
 use crate::model::{LimitRule, Policy};
@@ -38,6 +39,7 @@ pub(crate) fn check_policy(policy: &Policy, locations: &FieldLocations, sink: &m
         counting::check(&limit, sink);
         rollout::check(&limit, sink);
         consistency::check(&limit, sink);
+        spillover::check(&limit, sink);
     }
     reachability::check(policy, locations, sink);
     if is_complete {

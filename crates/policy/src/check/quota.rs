@@ -24,6 +24,11 @@ pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
             sink.push(diagnostic);
         }
     }
+    if let Some(spillover) = &rule.spillover {
+        for diagnostic in quota_diagnostics(spillover, rule.overdraft) {
+            sink.push(diagnostic);
+        }
+    }
     check_utc_offset(limit, sink);
     check_cost_bounds(limit, sink);
     if !rule.charge_always {

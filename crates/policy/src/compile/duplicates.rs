@@ -61,6 +61,7 @@ fn add_limit<'a>(limit: &'a LimitRule, attributes: &mut BTreeSet<&'a Attribute>)
         .chain(levels().map(|level| &level.quota))
         .chain([&limit.quota])
         .chain(&limit.local)
+        .chain(&limit.spillover)
         .chain(&limit.candidate);
     attributes.extend(quotas.filter_map(|quota| factor(&quota.value)));
 }

@@ -368,6 +368,10 @@ impl MeterCollector {
             let variants = compile_single(local, 0, &mut self.diagnostics);
             self.add(MeterRole::Local, "!local", None, &variants, &key);
         }
+        if let Some(spillover) = &limit.spillover {
+            let variants = compile_single(spillover, limit.overdraft, &mut self.diagnostics);
+            self.add(MeterRole::Spillover, "!spillover", None, &variants, &key);
+        }
         if let Some(candidate) = &limit.candidate {
             let variants = compile_single(candidate, limit.overdraft, &mut self.diagnostics);
             self.add(MeterRole::Candidate, "!candidate", None, &variants, &key);

@@ -260,12 +260,16 @@ fn slot_states(limit: &LimitRule) -> Vec<(String, String, String)> {
 
 /// Describes the round trips.
 pub(super) fn describe_round_trips(limit: &LimitRule, round_trips: u64) -> String {
-    match (limit.consistency.value, round_trips) {
+    let words = match (limit.consistency.value, round_trips) {
         (Consistency::Leased, _) if !asks_store_per_decision(limit) => {
             "no round trip while a lease lasts".to_owned()
         }
         (Consistency::Async(_), _) => "no round trip".to_owned(),
         (_, 1) => "1 round trip".to_owned(),
         (_, many) => format!("{} round trips", format_big_number(many.into())),
+    };
+    match limit.spillover {
+        Some(_) => format!("{words}, and one more for a request that spills over"),
+        None => words,
     }
 }

@@ -29,7 +29,8 @@ pub struct LimitExplanation {
     pub applies_to: String,
     /// The key that it counts by.
     pub per: String,
-    /// Its quotas: its own or its levels, then tiers and overrides, then the local bucket and the candidate.
+    /// Its quotas: its own or its levels, then tiers and overrides, then the local bucket, the spillover quota and the
+    /// candidate.
     pub quotas: Vec<QuotaExplanation>,
     /// By how much a fleet may exceed the limit's own quota.
     pub over_admission: OverAdmission,
@@ -90,6 +91,10 @@ pub(super) fn explain(
     }
     if let Some(local) = &limit.local {
         quotas.push(quota("each process, checked first".to_owned(), local, 0)?);
+    }
+    if let Some(spillover) = &limit.spillover {
+        let who = "spillover, charged when the limit's own quota has no room".to_owned();
+        quotas.push(quota(who, spillover, limit.overdraft)?);
     }
     if let Some(candidate) = &limit.candidate {
         let who = "candidate, evaluated and never enforced".to_owned();
@@ -223,7 +228,8 @@ fn bytes_per_key(limit: &LimitRule, quotas: &[QuotaExplanation], mains: usize) -
         )
     };
     let (mut memory, mut redis) = fold(quotas.get(..mains).unwrap_or_default());
-    let auxiliary = usize::from(limit.local.is_some()) + usize::from(limit.candidate.is_some());
+    let auxiliary = [&limit.local, &limit.spillover, &limit.candidate];
+    let auxiliary = auxiliary.into_iter().flatten().count();
     let (local, shared) = fold(
         quotas
             .get(quotas.len().saturating_sub(auxiliary)..)
@@ -308,6 +314,12 @@ fn notes(policy: &Policy, limit: &LimitRule) -> Vec<String> {
             "a request that would be admitted within {} waits instead",
             format_duration(wait.value)
         ));
+    }
+    if limit.spillover.is_some() {
+        notes.push(
+            "a request is denied only if neither its quota nor the spillover quota has room, so at most the sum of both is admitted"
+                .to_owned(),
+        );
     }
     match limit.penalty.value {
         Penalty::None => {}

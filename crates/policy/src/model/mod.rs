@@ -140,6 +140,8 @@ pub struct LimitRule {
     pub distinct: Option<Located<Attribute>>,
     /// A permissive bucket in this process, checked first.
     pub local: Option<Located<QuotaSpec>>,
+    /// A second quota of the same key, charged for requests that the limit's own quota has no room for.
+    pub spillover: Option<Located<QuotaSpec>>,
     /// A quota that is evaluated beside the enforced one and never enforced.
     pub candidate: Option<Located<QuotaSpec>>,
     /// `enforce`, `shadow` or `off`.
@@ -188,6 +190,7 @@ impl LimitRule {
             count: Count::default(),
             distinct: None,
             local: None,
+            spillover: None,
             candidate: None,
             mode: Mode::default(),
             enforce: Percent::default(),

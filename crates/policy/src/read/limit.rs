@@ -101,7 +101,7 @@ const SUBJECT: [Field<LimitDraft>; 6] = [
 ];
 
 /// Quotas besides the limit's own.
-const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 5] = [
+const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 6] = [
     Field::new(
         "tiers",
         FieldDefault::None,
@@ -125,8 +125,21 @@ const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 5] = [
         FieldDefault::None,
         "A permissive bucket in this process, checked first.",
         || definition_ref("quota"),
-        |reader, node, _, limit| {
-            limit.rule.local = tiers::read_local(reader, node, &limit.own_quota);
+        |reader, node, name, limit| {
+            let example = "{ rate: 2000/s, burst: 500 }";
+            limit.rule.local =
+                tiers::read_second_quota(reader, node, name, example, &limit.own_quota);
+        },
+    ),
+    Field::new(
+        "spillover",
+        FieldDefault::None,
+        "A second quota of the same key, charged when the limit's own has no room; denied only if neither has.",
+        || definition_ref("quota"),
+        |reader, node, name, limit| {
+            let example = "{ rate: 1000/month, burst: 500 }";
+            limit.rule.spillover =
+                tiers::read_second_quota(reader, node, name, example, &limit.own_quota);
         },
     ),
     Field::new(

@@ -271,10 +271,12 @@ fn level(
     })
 }
 
-/// `local: 2000/s`, or a map with a burst: a token bucket that inherits only the unit of the limit.
-pub(super) fn read_local(
+/// `local` or `spillover`: a rate such as `2000/s`, or a map with a burst. It inherits only the unit of the limit.
+pub(super) fn read_second_quota(
     reader: &mut TreeReader,
     node: &SourceNode,
+    field: &str,
+    example: &str,
     limits: &QuotaSpec,
 ) -> Option<Located<QuotaSpec>> {
     let above = QuotaOptions {
@@ -282,7 +284,7 @@ pub(super) fn read_local(
         ..QuotaOptions::default()
     };
     if !matches!(node.value, SourceValue::Map(_)) {
-        let rate = reader.parse(node, "local", |text| grammar::parse_rate(text, limits.unit))?;
+        let rate = reader.parse(node, field, |text| grammar::parse_rate(text, limits.unit))?;
         let spec = QuotaSpec {
             algorithm: Algorithm::TokenBucket,
             amount: Amount::Rates(vec![Located::new(rate, node.location)]),
@@ -293,7 +295,7 @@ pub(super) fn read_local(
         };
         return Some(Located::new(spec, node.location));
     }
-    let mut fields = FieldReader::open(reader, node, "`local`", "{ rate: 2000/s, burst: 500 }")?;
+    let mut fields = FieldReader::open(reader, node, format!("`{field}`"), example)?;
     let terms = read_quota_options(reader, &mut fields, above);
     let quota = read_quota(reader, &mut fields, terms, None, QuotaContext::Own);
     fields.finish(reader);

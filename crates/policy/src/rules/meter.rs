@@ -12,7 +12,7 @@ use crate::attributes::Attributes;
 pub struct Meter {
     /// The stable identity of its state across reloads: the limit's name, or `id:` and its id, plus a suffix (`login`,
     /// `login#2` for a second window, `login/org` for a level, `login!block`, `login!offences`, `login!seen`, `login!local`,
-    /// `login!candidate`, `login!candidate#2`). Limits that share a bucket have the identity `@bucket`.
+    /// `login!spillover`, `login!candidate`, `login!candidate#2`). Limits that share a bucket have the identity `@bucket`.
     pub identity: Box<str>,
     /// The `id` in the file, if there is one.
     pub fixed_id: Option<u16>,
@@ -57,6 +57,8 @@ pub enum MeterRole {
     Main,
     /// A permissive bucket of this process that must admit too.
     Local,
+    /// Charged instead of the main meters, when those have no room.
+    Spillover,
     /// Spent while the key is blocked.
     Block,
     /// Counts how often the key was blocked.

@@ -45,6 +45,7 @@ struct CountersBody {
     near_limit: u64,
     errors: u64,
     overflow: u64,
+    spilled_over: u64,
 }
 
 impl<C: Clock> HttpApi<C> {
@@ -85,6 +86,7 @@ impl<C: Clock> HttpApi<C> {
                 near_limit: totals.near_limit,
                 errors: totals.errors,
                 overflow: totals.overflow,
+                spilled_over: totals.spilled_over,
             },
         }
     }

@@ -140,6 +140,39 @@ async fn what_cannot_be_read_is_refused_with_400_and_the_reason() {
     }
 }
 
+/// Clients learn which quota was charged: in the body, in header fields and in the counters.
+#[tokio::test]
+async fn a_request_that_spills_over_names_the_second_quota() {
+    let server = serve_policy(
+        "limits: [{ name: plan, key: claim.sub, rate: 1/1h, burst: 1, spillover: { rate: 2/20h } }]",
+    )
+    .await;
+    let mut client = server.connect().await;
+    for (part, policy, status) in [
+        ("main", r#""plan";q=1;"#, 200),
+        ("spillover", r#""plan!spillover";q=2;"#, 200),
+        ("spillover", r#""plan!spillover";q=2;"#, 200),
+        ("main", r#""plan";q=1;"#, 429),
+    ] {
+        let reply = client.post("/v1/check", &by("anna")).await;
+        assert_eq!(reply.status, status);
+        let retry_after = (status == 429).then_some("3600");
+        assert_eq!(reply.field("retry-after"), retry_after, "the smaller one");
+        let body = reply.json();
+        assert_eq!(body["limits"][0]["part"], part);
+        assert_eq!(body["limits"].as_array().unwrap().len(), 1);
+        let sent = reply.field("ratelimit-policy").unwrap_or_default();
+        assert!(sent.starts_with(policy), "{sent}");
+    }
+    let listed = client.get("/v1/limits").await.json();
+    let counters = &listed["limits"][0]["counters"];
+    assert_eq!(counters["spilled_over"], 2);
+    assert_eq!(
+        (&counters["allowed"], &counters["denied"]),
+        (&json!(3), &json!(1))
+    );
+}
+
 #[tokio::test]
 async fn a_limit_in_shadow_mode_reports_its_decision() {
     let server = serve_policy(SEVERAL).await;

@@ -234,8 +234,9 @@ pub fn with_header_fields<R>(work: impl FnOnce(&mut HeaderFields) -> R) -> R {
     done
 }
 
-/// Whether a limit is sent to clients: every enforced limit; an auxiliary meter only if it denies.
+/// Whether a limit is sent to clients: every enforced limit, by the quota that was charged; an auxiliary meter only if it denies.
 fn is_sent_to_clients(state: &LimitState) -> bool {
     state.enforcement == EnforcementMode::Enforced
-        && (state.role() == MeterRole::Main || !state.outcome.is_admitted())
+        && (matches!(state.role(), MeterRole::Main | MeterRole::Spillover)
+            || !state.outcome.is_admitted())
 }

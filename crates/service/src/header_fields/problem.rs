@@ -47,6 +47,7 @@ pub const fn role_name(role: MeterRole) -> &'static str {
     match role {
         MeterRole::Main => "main",
         MeterRole::Local => "local",
+        MeterRole::Spillover => "spillover",
         MeterRole::Block => "block",
         MeterRole::Offences => "offences",
         MeterRole::Distinct => "seen",

@@ -74,6 +74,8 @@ families! {
         "Requests for which the store did not answer; decided by the limit's on_store_failure";
     LIMIT_OVERFLOW Counter "tollgate_limit_overflow" ["limit"]
         "Requests decided without a state of the key because memory for keys was full";
+    LIMIT_SPILLED_OVER Counter "tollgate_limit_spilled_over" ["limit"]
+        "Requests admitted by each limit that were charged to its spillover quota";
     LIMIT_EVICTIONS Counter "tollgate_limit_evictions" ["limit"]
         "Live states of each limit that were evicted because memory for keys was full";
     LIMIT_CAPACITY_REFUSALS Counter "tollgate_limit_capacity_refusals" ["limit"]

@@ -35,11 +35,12 @@ pub(super) fn write_limits(
             .add(&[limit, "denied"], sum.denied)
             .add(&[limit, "would_deny"], sum.would_deny);
     }
-    let single: [(MetricFamily, Getter<LimitTotals>); 4] = [
+    let single: [(MetricFamily, Getter<LimitTotals>); 5] = [
         (families::LIMIT_NEAR, |sum| sum.near_limit),
         (families::LIMIT_WAITS, |sum| sum.waited),
         (families::LIMIT_STORE_ERRORS, |sum| sum.errors),
         (families::LIMIT_OVERFLOW, |sum| sum.overflow),
+        (families::LIMIT_SPILLED_OVER, |sum| sum.spilled_over),
     ];
     for (family, value) in &single {
         let mut family = page.family(family);
@@ -106,6 +107,7 @@ fn add_totals(sum: &mut LimitTotals, more: LimitTotals) {
     sum.near_limit = sum.near_limit.saturating_add(more.near_limit);
     sum.errors = sum.errors.saturating_add(more.errors);
     sum.overflow = sum.overflow.saturating_add(more.overflow);
+    sum.spilled_over = sum.spilled_over.saturating_add(more.spilled_over);
 }
 
 fn add_comparisons(sum: &mut ComparisonTotals, more: ComparisonTotals) {

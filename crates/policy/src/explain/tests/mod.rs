@@ -211,6 +211,28 @@ fn the_explanation_of_a_policy_matches_the_golden_file() {
 }
 
 #[test]
+fn a_second_quota_is_explained_with_its_bound_and_its_round_trip() {
+    let mut plan = limit("plan", bucket(10, MINUTE));
+    let alone = explain(&policy(vec![plan.clone()])).unwrap();
+    plan.spillover = Some(bucket(100, DAY));
+    let both = explain(&policy(vec![plan])).unwrap();
+    let quota = &both.limits[0].quotas[1];
+    assert_eq!(
+        quota.who,
+        "spillover, charged when the limit's own quota has no room"
+    );
+    assert!(quota.words.starts_with("at most 100 at once"));
+    let is_bound = |note: &String| note.ends_with("at most the sum of both is admitted");
+    assert!(both.limits[0].notes.iter().any(is_bound));
+    assert!(!alone.limits[0].notes.iter().any(is_bound));
+    assert!(both.limits[0].fleet[0].ends_with("and one more for a request that spills over"));
+    assert_eq!(
+        both.limits[0].memory_bytes_per_key,
+        2 * alone.limits[0].memory_bytes_per_key
+    );
+}
+
+#[test]
 fn a_hierarchy_names_its_levels_and_counts_its_slots() {
     let mut api = limit("api", bucket(1, SECOND));
     let level = |name: &str, part: &str, units| Level {

@@ -98,7 +98,7 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
                 });
                 limit.overrides = overrides;
                 // Real policies rarely combine these fields, and many combinations are invalid.
-                match seed % 8 {
+                match seed % 9 {
                     0 => limit.cost = cost,
                     1 => limit.count = count,
                     2 => {
@@ -110,6 +110,7 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
                     4 => limit.distinct = Some(Attribute::Path.into()),
                     5 => limit.colocate = limit.key.first().map(|part| part.attribute.clone()),
                     6 => limit.bucket = Some(Box::<str>::from("shared").into()),
+                    7 => limit.spillover = Some(quota(Amount::Rates(vec![LOCAL.into()])).into()),
                     _ => {}
                 }
                 limit

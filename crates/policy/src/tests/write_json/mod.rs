@@ -9,7 +9,7 @@ use crate::attributes::Attribute;
 use crate::model::{
     Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, GroupSelection, KeyPart,
     Level, LimitRule, Located, Match, Mode, OnMissing, OnStoreFailure, PathCase, PathParameters,
-    PathSettings, Penalty, Percent, Policy, Test, WhenFull,
+    PathSettings, Penalty, Percent, Policy, QuotaSpec, Test, WhenFull,
 };
 use quota::{alternative_quota, duration, quota, quota_override, tiers};
 use value::{Json, list, map, number, text, texts, unless_default};
@@ -127,6 +127,10 @@ fn limit(limit: &LimitRule) -> Json {
     let blank = LimitRule::new(limit.name.clone(), limit.quota.clone());
     let own = &limit.quota.value;
     let has_levels = !limit.levels.is_empty();
+    let second = |other: &Option<Located<QuotaSpec>>| {
+        let other = other.as_ref();
+        other.map(|at| alternative_quota(&at.value, own))
+    };
     let mut fields = vec![
         ("name", Some(text(&limit.name.value))),
         ("id", limit.id.map(|id| number(id.value))),
@@ -146,20 +150,9 @@ fn limit(limit: &LimitRule) -> Json {
                     .collect(),
             ),
         ),
-        (
-            "local",
-            limit
-                .local
-                .as_ref()
-                .map(|at| alternative_quota(&at.value, own)),
-        ),
-        (
-            "candidate",
-            limit
-                .candidate
-                .as_ref()
-                .map(|at| alternative_quota(&at.value, own)),
-        ),
+        ("local", second(&limit.local)),
+        ("spillover", second(&limit.spillover)),
+        ("candidate", second(&limit.candidate)),
         ("cost", unless_default(&limit.cost, &blank.cost, cost)),
         ("count", count(&limit.count)),
         ("distinct", limit.distinct.as_ref().map(attribute)),

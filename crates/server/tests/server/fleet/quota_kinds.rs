@@ -1,5 +1,5 @@
-//! Every kind of quota decides alike in memory and over Redis: windows from the first request, steps, initial units, blocks that grow, and
-//! one bucket with two bursts.
+//! Every kind of quota decides alike in memory and over Redis: windows from the first request, steps, initial units, blocks that grow,
+//! one bucket with two bursts, and a second quota when the first is empty.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,17 +22,24 @@ limits:
   - { name: abuse, match: { path: /abuse }, key: header.x-user, rate: 2/10d, penalty: 'block 10m, 1h' }
   - { name: reads, bucket: items, match: { method: GET, path: /items }, key: header.x-user, rate: 9/10d, burst: 7 }
   - { name: writes, bucket: items, match: { method: POST, path: /items }, key: header.x-user, rate: 9/10d, burst: 3 }
+  - { name: plan, match: { path: /plan }, key: header.x-user, rate: 2/20d, spillover: 3/12d }
+  - { name: credits, match: { path: /credits }, key: header.x-user, rate: 1/3d, cost: 1, spillover: { rate: 4/1000d, algorithm: sliding_log } }
 ";
 
-/// The statuses of eight requests, and what the last denial says about waiting, in hours.
-async fn trace(servers: &[SocketAddr], method: &str, path: &str) -> (Vec<u16>, Option<u64>) {
+/// The statuses of eight requests with the quota that decided each, and what the last denial says about waiting, in hours.
+async fn trace(
+    servers: &[SocketAddr],
+    method: &str,
+    path: &str,
+) -> (Vec<(u16, String)>, Option<u64>) {
     let body = format!(
         r#"{{"attributes": {{"method": "{method}", "path": "{path}", "header.x-user": "ada"}}}}"#
     );
     let (mut statuses, mut hours) = (Vec::new(), None);
     for server in servers.iter().cycle().take(8) {
         let reply = HttpClient::to(*server).await.post("/v1/check", &body).await;
-        statuses.push(reply.status);
+        let part = reply.json()["limits"][0]["part"].to_string();
+        statuses.push((reply.status, part));
         let seconds = reply.json()["retry_after_ms"].as_u64().map(|ms| ms / 1_000);
         hours = seconds.map(|seconds| seconds.div_ceil(3_600)).or(hours);
     }
@@ -60,11 +67,17 @@ async fn every_kind_of_quota_decides_alike_in_memory_and_over_redis() {
         ("GET", "/abuse", 2),
         ("POST", "/items", 3),
         ("GET", "/items", 4),
+        ("GET", "/plan", 5),
+        ("GET", "/credits", 5),
     ] {
         let in_memory = trace(&[alone.address], method, path).await;
         let over_redis = trace(&fleet, method, path).await;
         assert_eq!(in_memory, over_redis, "{method} {path}");
-        let allowed = in_memory.0.iter().filter(|status| **status == 200).count();
+        let allowed = in_memory
+            .0
+            .iter()
+            .filter(|(status, _)| *status == 200)
+            .count();
         assert_eq!(allowed, admitted, "{method} {path}: {in_memory:?}");
         assert!(
             in_memory.1.is_some(),
