@@ -3,7 +3,7 @@
 //! A generation is immutable, apart from its overrides. A reload creates another one and swaps them, so every decision
 //! uses exactly one. Must not know: requests, replies, files.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
@@ -267,15 +267,6 @@ impl Generation {
         for (id, owner) in ids.iter().zip(owners) {
             users.entry(*id).or_default().push(owner);
         }
-        // States that meters with different quotas share.
-        let mut first_quotas: HashMap<LimitId, &[Limit]> = HashMap::new();
-        let mut mixed: HashSet<LimitId> = HashSet::new();
-        let meters = rules.rules().iter().flat_map(|rule| rule.meters.iter());
-        for (id, meter) in ids.iter().zip(meters) {
-            if **first_quotas.entry(*id).or_insert(&meter.quotas) != *meter.quotas {
-                mixed.insert(*id);
-            }
-        }
         let mut ids = ids.into_iter();
         let mut key_specs = KeySpecIndex::default();
         let entry = |(index, rule): (usize, &Rule)| {
@@ -291,13 +282,7 @@ impl Generation {
                     .map(|part| key_specs.slot_index_of(part));
                 let users = users.get(&id).map_or(&[][..], |users| users);
                 let sharers = users.iter().copied().filter(|user| *user != index);
-                let mut state =
-                    MeterState::new(rule, meter, (id, key, slot_key), sharers.collect());
-                if mixed.contains(&id) {
-                    // A denial under a small burst says nothing about a larger one on the same state.
-                    state.denial_caching = DenialCaching::Never;
-                }
-                state
+                MeterState::new(rule, meter, (id, key, slot_key), sharers.collect())
             });
             LimitEntry {
                 meters: state.collect(),

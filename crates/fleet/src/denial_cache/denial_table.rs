@@ -7,6 +7,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use tollgate_core::limit::Limit;
 use tollgate_core::{Nanos, QuotaStatus, Timestamp};
 use tollgate_store::{LimitId, StoreKey};
 
@@ -26,6 +27,8 @@ pub(crate) struct DenialId {
 /// A cached denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Denial {
+    /// The quota that denied.
+    pub(super) limit: Limit,
     /// The denied cost.
     pub(super) cost: u64,
     /// Until when that cost is denied.

@@ -99,7 +99,7 @@ impl DenialCache {
                 continue;
             };
             let id = self.table.id(&check.key, check.limit.id, generation);
-            let Some(denial) = self.table.get(&id).filter(|denial| now < denial.expires_at) else {
+            let Some(denial) = self.active_denial(&id, check, now) else {
                 continue;
             };
             let Some(until) = denied_until(&denial, &check.limit.limit, cost) else {
@@ -216,6 +216,7 @@ impl DenialCache {
             match (denial_of_cost, span) {
                 (Some((cost, wait)), Some(span)) if reply.note == ReplyNote::Plain => {
                     let denial = Denial {
+                        limit: check.limit.limit,
                         cost,
                         denied_until: sent.after(wait),
                         round_trip: took,
@@ -243,11 +244,23 @@ impl DenialCache {
 
     fn has_active_denial(&self, check: &QuotaCheck<'_>, now: Timestamp, generation: u64) -> bool {
         let id: DenialId = self.table.id(&check.key, check.limit.id, generation);
-        let denial = self.table.get(&id).filter(|denial| now < denial.expires_at);
+        let denial = self.active_denial(&id, check, now);
         let (Some(denial), Some(cost)) = (denial, cost_of(check.op)) else {
             return false;
         };
         denied_until(&denial, &check.limit.limit, cost).is_some()
+    }
+
+    /// The denial of this key by this quota. Tiers and limits with one `bucket` have different quotas on one state, and a denial by one of
+    /// them says nothing about the others.
+    fn active_denial(
+        &self,
+        id: &DenialId,
+        check: &QuotaCheck<'_>,
+        now: Timestamp,
+    ) -> Option<Denial> {
+        let denial = self.table.get(id)?;
+        (now < denial.expires_at && denial.limit == check.limit.limit).then_some(denial)
     }
 }
 

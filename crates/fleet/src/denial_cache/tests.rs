@@ -338,3 +338,44 @@ fn the_table_never_grows() {
     }
     assert!((1..=8).contains(&cached_keys), "{cached_keys}");
 }
+
+/// Tiers of a limit, and limits with one `bucket`, have different quotas on one state. A client that was denied for an hour under a small
+/// quota was also denied after it had bought a larger one.
+#[test]
+fn i03_a_denial_by_one_quota_says_nothing_about_another_on_the_same_state() {
+    let bucket = |burst| TokenBucket::builder(Rate::per_hour(1)).burst(burst).build();
+    let id = LimitId(NonZeroU16::MIN);
+    let [free, paid] = [1, 10].map(|burst| IdentifiedLimit {
+        id,
+        limit: bucket(burst).unwrap().into(),
+    });
+    let clock = Arc::new(ManualClock::at(START));
+    let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
+    let cache = DenialCache::for_keys(100);
+    let check = |limit| QuotaCheck {
+        key: StoreKey::new(KEYS[0]).unwrap(),
+        limit,
+        op: Op::Spend(1),
+    };
+    let mut replies = [StoreReply::EMPTY];
+    for _ in 0..2 {
+        let checks = [check(&free)];
+        let _denied_at_last = store.decide(&checks, &mut replies).unwrap();
+        let keep = [DenialCaching::UntilRetryAfter];
+        cache.record(&checks, &replies, &keep, START, 1);
+    }
+    assert!(!replies[0].outcome.is_admitted());
+    let is_cached = |limit| {
+        cache
+            .lookup(&[check(limit)], START, 1, &mut [None])
+            .is_some()
+    };
+    assert!(is_cached(&free));
+    assert!(!is_cached(&paid));
+    assert!(
+        store
+            .decide(&[check(&paid)], &mut replies)
+            .unwrap()
+            .is_admitted()
+    );
+}
