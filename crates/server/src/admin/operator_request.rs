@@ -267,78 +267,80 @@ mod tests {
         OperatorRequest::parse(body.as_bytes(), &all).unwrap()
     }
 
+    /// The body, the field, and how its error begins.
+    const INVALID_FIELDS: &[(&str, FieldCheck, &str)] = &[
+        ("{}", |parsed| parsed.limit().err(), "limit: "),
+        (
+            r#"{"limit": 7}"#,
+            |parsed| parsed.limit().err(),
+            "limit: \"7\"",
+        ),
+        ("{}", |parsed| parsed.limit_or_all().err(), "limit: "),
+        ("{}", |parsed| parsed.key().err(), "key: "),
+        (
+            r#"{"key": ["a", 7]}"#,
+            |parsed| parsed.key().err(),
+            "key: \"7\"",
+        ),
+        (r#"{"key": {}}"#, |parsed| parsed.key().err(), "key: \"{}\""),
+        (
+            r#"{"for": "soon"}"#,
+            |parsed| parsed.duration().err(),
+            "for: \"soon\"",
+        ),
+        (
+            r#"{"for": "0s"}"#,
+            |parsed| parsed.duration().err(),
+            "for: \"0s\"",
+        ),
+        (
+            r#"{"to": "down"}"#,
+            |parsed| parsed.switch().err(),
+            "to: \"down\"",
+        ),
+        (
+            r#"{"enforce": "150%"}"#,
+            |parsed| parsed.switch().err(),
+            "enforce: \"150%\"",
+        ),
+        (
+            r#"{"address": "::1", "key": ["a"]}"#,
+            |parsed| parsed.address().err(),
+            "key: ",
+        ),
+        ("{}", |parsed| parsed.units().err(), "units: "),
+        (
+            r#"{"units": 0}"#,
+            |parsed| parsed.units().err(),
+            "units: \"0\"",
+        ),
+        (
+            r#"{"units": 9007199254740992}"#,
+            |parsed| parsed.units().err(),
+            "units: \"9007199254740992\"",
+        ),
+        (
+            r#"{"attributes": []}"#,
+            |parsed| parsed.attributes().err(),
+            "attributes: \"[]\"",
+        ),
+        (
+            r#"{"attributes": {"ip": "here"}}"#,
+            |parsed| parsed.attributes().err(),
+            "attributes.ip: \"here\"",
+        ),
+        (
+            r#"{"why": "x"}"#,
+            |parsed| parsed.signature("here").err(),
+            "who: ",
+        ),
+    ];
+
     #[test]
     fn invalid_fields_are_named() {
-        let cases: [(&str, FieldCheck, &str); 17] = [
-            ("{}", |parsed| parsed.limit().err(), "limit: "),
-            (
-                r#"{"limit": 7}"#,
-                |parsed| parsed.limit().err(),
-                "limit: \"7\"",
-            ),
-            ("{}", |parsed| parsed.limit_or_all().err(), "limit: "),
-            ("{}", |parsed| parsed.key().err(), "key: "),
-            (
-                r#"{"key": ["a", 7]}"#,
-                |parsed| parsed.key().err(),
-                "key: \"7\"",
-            ),
-            (r#"{"key": {}}"#, |parsed| parsed.key().err(), "key: \"{}\""),
-            (
-                r#"{"for": "soon"}"#,
-                |parsed| parsed.duration().err(),
-                "for: \"soon\"",
-            ),
-            (
-                r#"{"for": "0s"}"#,
-                |parsed| parsed.duration().err(),
-                "for: \"0s\"",
-            ),
-            (
-                r#"{"to": "down"}"#,
-                |parsed| parsed.switch().err(),
-                "to: \"down\"",
-            ),
-            (
-                r#"{"enforce": "150%"}"#,
-                |parsed| parsed.switch().err(),
-                "enforce: \"150%\"",
-            ),
-            (
-                r#"{"address": "::1", "key": ["a"]}"#,
-                |parsed| parsed.address().err(),
-                "key: ",
-            ),
-            ("{}", |parsed| parsed.units().err(), "units: "),
-            (
-                r#"{"units": 0}"#,
-                |parsed| parsed.units().err(),
-                "units: \"0\"",
-            ),
-            (
-                r#"{"units": 9007199254740992}"#,
-                |parsed| parsed.units().err(),
-                "units: \"9007199254740992\"",
-            ),
-            (
-                r#"{"attributes": []}"#,
-                |parsed| parsed.attributes().err(),
-                "attributes: \"[]\"",
-            ),
-            (
-                r#"{"attributes": {"ip": "here"}}"#,
-                |parsed| parsed.attributes().err(),
-                "attributes.ip: \"here\"",
-            ),
-            (
-                r#"{"why": "x"}"#,
-                |parsed| parsed.signature("here").err(),
-                "who: ",
-            ),
-        ];
-        for (body, field_error, expected) in cases {
+        for (body, field_error, expected) in INVALID_FIELDS {
             let error = field_error(&parsed(body)).unwrap().to_string();
-            assert!(error.starts_with(expected), "{body}: {error}");
+            assert!(error.starts_with(*expected), "{body}: {error}");
         }
         for body in [
             "",
