@@ -298,3 +298,28 @@ async fn charges_and_refunds_apply_to_all_servers_or_fail_with_503() {
         looked.body
     );
 }
+
+/// A denial of a call that does not wait is no denial of calls that do, on the same server and with the denial cached; and
+/// it charges nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_do_not_wait_do_not_deny_calls_that_wait() {
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
+    let queued = "limits: [{ name: queued, key: header.x-api-key, rate: 1/h, wait: 3h }]";
+    let one = start_server(&redis.url(), queued).await;
+    let check = async |wait: &str| {
+        let body = format!(r#"{{"key": "alice", "wait": "{wait}"}}"#);
+        one.post("/v1/check", &body).await
+    };
+    assert_eq!(check("0s").await.status, 200);
+    for _ in 0..3 {
+        assert_eq!(check("0s").await.status, 429);
+    }
+    let hours = |answer: serde_json::Value| answer["wait_ms"].as_u64().unwrap().div_ceil(3_600_000);
+    for expected in 1..=3 {
+        let answer = check("9h").await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert_eq!(hours(answer.json()), expected, "{}", answer.body);
+        assert_eq!(check("0s").await.status, 429);
+    }
+    assert_eq!(check("9h").await.status, 429, "the policy's wait is over");
+}
