@@ -194,6 +194,10 @@ impl<'a> CommandAttributes<'a> {
                     return wrong("it is not an IP address");
                 }
             }
+            // As in the HTTP API: an absolute URL would match no limit by path.
+            if name == b"path" && value.first() != Some(&b'/') {
+                return wrong("it must begin with a slash");
+            }
         }
         Ok(Self { command, ip })
     }
@@ -206,9 +210,23 @@ impl Attributes for CommandAttributes<'_> {
 
     fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
         let mut sent = self.command.attributes();
-        sent.find(|(name, _)| matches_attribute(name, attribute))
-            .map(|(_, value)| value)
+        let (_, value) = sent.find(|(name, _)| matches_attribute(name, attribute))?;
+        match attribute {
+            Attribute::Method => Some(uppercase_method(value)),
+            _ => Some(value),
+        }
     }
+}
+
+/// A method as policies write it, because servers take `post` for `POST`.
+fn uppercase_method(sent: &[u8]) -> &[u8] {
+    const METHODS: [&[u8]; 9] = [
+        b"GET", b"POST", b"PUT", b"PATCH", b"DELETE", b"HEAD", b"OPTIONS", b"TRACE", b"CONNECT",
+    ];
+    let known = METHODS
+        .iter()
+        .find(|known| known.eq_ignore_ascii_case(sent));
+    known.copied().unwrap_or(sent)
 }
 
 /// The family of a name, and the part after the dot.

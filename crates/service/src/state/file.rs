@@ -59,14 +59,19 @@ pub enum StateFileError {
     InUse(PathBuf),
     /// It cannot be locked.
     Lock(PathBuf, io::Error),
+    /// It is a folder or a device. That is a wrong setting and no damage, so it is never renamed.
+    NotAFile(PathBuf),
 }
 
 impl StateFile {
     /// Locks the state file at a path, which need not exist yet.
     ///
     /// # Errors
-    /// Another process uses it, or its folder is not writable.
+    /// Another process uses it, its folder is not writable, or it is no regular file.
     pub fn open(path: &Path) -> Result<Self, StateFileError> {
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(StateFileError::NotAFile(path.to_owned()));
+        }
         let lock_path = with_suffix(path, ".lock");
         let unlocked = |error| StateFileError::Lock(lock_path.clone(), error);
         let mut options = OpenOptions::new();
@@ -226,6 +231,13 @@ impl fmt::Display for StateFileError {
             ),
             Self::Lock(path, error) => {
                 write!(f, "cannot lock {}: {error}", path.display())
+            }
+            Self::NotAFile(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "the state file {path} is not a regular file; name a file in a folder"
+                )
             }
         }
     }

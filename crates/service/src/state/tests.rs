@@ -334,3 +334,13 @@ fn a_state_file_has_one_process_and_at_most_ten_damaged_ones_are_kept() {
     let nowhere = StateFile::open(&folder.0.join("none/state")).unwrap_err();
     assert!(nowhere.to_string().contains("cannot lock"), "{nowhere}");
 }
+
+/// `--state /var/lib/tollgate` renamed that folder, with all that was in it, as if it were a damaged file.
+#[test]
+fn a_folder_is_no_state_file_and_stays_where_it_is() {
+    let folder = Folder::new("folder");
+    fs::create_dir(folder.file()).unwrap();
+    let error = StateFile::open(&folder.file()).unwrap_err().to_string();
+    assert!(error.contains("is not a regular file"), "{error}");
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+}

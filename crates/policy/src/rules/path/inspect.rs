@@ -59,13 +59,15 @@ pub(in super::super) struct PathFeatures {
     pub(super) has_escaped_semicolon: bool,
     /// A dot at the beginning of a segment.
     pub(super) has_leading_dot: bool,
+    /// Two separators in a row, or with nothing but parameters between them.
+    pub(super) has_empty_segment: bool,
 }
 
 /// Inspects a path up to its query. The features are found even if the path is unreadable.
 pub(in super::super) fn inspect(path: &[u8]) -> (PathFeatures, Option<Unreadable>) {
     let mut features = PathFeatures::default();
     let mut unreadable = (path.len() > MAX_PATH_LEN).then_some(Unreadable::PathTooLong);
-    let mut before = b'/';
+    let (mut before, mut has_begun) = (b'/', false);
     for PathByte { byte, is_escaped } in PercentDecoder(path) {
         let found = match byte {
             0..0x20 | 0x7f => Some(Unreadable::ControlCharacter),
@@ -74,6 +76,9 @@ pub(in super::super) fn inspect(path: &[u8]) -> (PathFeatures, Option<Unreadable
             _ => None,
         };
         unreadable = unreadable.or(found);
+        let follows_separator = has_begun && matches!(before, b'/' | b'\\');
+        features.has_empty_segment |= follows_separator && matches!(byte, b'/' | b'\\' | b';');
+        has_begun = true;
         match byte {
             b'/' => features.has_escaped_slash |= is_escaped,
             b'\\' => features.has_backslash = true,

@@ -1,9 +1,9 @@
 //! The readings of a path: as each kind of server reads it.
 //!
-//! Servers differ in four points: whether an escaped slash separates segments, whether a backslash does, what becomes of
-//! `;parameters`, and whether `.` and `..` are resolved. [`READERS`] are the combinations that servers in use have, so a
-//! path has at most that many readings. All of them decode escapes once and merge slashes. Must not know: letter case,
-//! policies.
+//! Servers differ in six points: whether an escaped slash separates segments, whether a backslash does, what becomes of
+//! `;parameters`, whether `.` and `..` are resolved, whether `..` removes an empty segment, and whether `//` begins a host.
+//! [`READERS`] are the combinations that servers in use have, so a path has at most that many readings. All of them decode
+//! escapes once and merge the slashes that are left. Must not know: letter case, policies.
 
 use super::inspect::{PathFeatures, inspect};
 use super::percent::{PathByte, PercentDecoder, push_decoded};
@@ -19,6 +19,10 @@ pub(in super::super) struct PathReader {
     parameters: ParameterReading,
     /// `.` and `..` are resolved.
     resolves_dots: bool,
+    /// `..` removes the segment before it even if that is empty, and `%5C` separates nothing. So do URL parsers.
+    counts_empty_segments: bool,
+    /// What follows `//` at the beginning is a host.
+    skips_authority: bool,
 }
 
 /// What a reader does with `;parameters` of a segment.
@@ -42,11 +46,26 @@ const fn reader(
         splits_at_backslash,
         parameters,
         resolves_dots,
+        counts_empty_segments: false,
+        skips_authority: false,
+    }
+}
+
+/// A URL parser, or a server that resolves dots before it merges slashes.
+const fn url_parser(
+    splits_at_backslash: bool,
+    parameters: ParameterReading,
+    skips_authority: bool,
+) -> PathReader {
+    PathReader {
+        counts_empty_segments: true,
+        skips_authority,
+        ..reader(false, splits_at_backslash, parameters, true)
     }
 }
 
 /// How servers in use read paths. The first is the reading of RFC 3986.
-pub(super) const READERS: [PathReader; 10] = {
+pub(super) const READERS: [PathReader; 14] = {
     use ParameterReading::{DecodeThenStrip, Keep, StripThenDecode};
     [
         // nginx, HAProxy, Caddy and Traefik to choose a route.
@@ -65,6 +84,13 @@ pub(super) const READERS: [PathReader; 10] = {
         reader(false, false, Keep, false),
         reader(true, false, Keep, false),
         reader(true, true, DecodeThenStrip, false),
+        // HAProxy with `path-strip-dotdot`; the same before a server that removes parameters.
+        url_parser(false, Keep, false),
+        url_parser(false, StripThenDecode, false),
+        // Envoy with `normalize_path`; Node with `new URL("http://host" + path)`.
+        url_parser(true, Keep, false),
+        // Node with `new URL(path, base)`, Python with `urlsplit`, PHP with `parse_url`.
+        url_parser(true, Keep, true),
     ]
 };
 
@@ -188,12 +214,20 @@ impl PathReader {
             },
             // Removing parameters may leave dots: `..;x`.
             resolves_dots: self.resolves_dots || !features.has_leading_dot,
+            counts_empty_segments: self.counts_empty_segments
+                && (features.has_backslash
+                    || features.has_empty_segment && features.has_leading_dot),
+            skips_authority: self.skips_authority && features.has_empty_segment,
         }
     }
 
     /// Appends the path as this reader reads it. It begins with `/`, and ends with `/` only if the path did or it is the
     /// root.
     pub(in super::super) fn write(self, path: &[u8], out: &mut Vec<u8>) {
+        let path = match self.skips_authority {
+            true => without_authority(path),
+            false => path,
+        };
         let start = out.len();
         let mut in_parameters = false;
         let mut segment = out.len();
@@ -202,7 +236,7 @@ impl PathReader {
             let PathByte { byte, is_escaped } = each;
             let is_separator = match byte {
                 b'/' => !is_escaped || self.splits_at_escaped_slash,
-                b'\\' => self.splits_at_backslash,
+                b'\\' => self.splits_at_backslash && !(is_escaped && self.counts_empty_segments),
                 _ => false,
             };
             if in_parameters {
@@ -229,6 +263,9 @@ impl PathReader {
         if !self.end_segment(start, segment, out) {
             out.push(b'/');
         }
+        if self.counts_empty_segments {
+            merge_slashes(start, out);
+        }
     }
 
     fn begins_parameters(self, is_escaped: bool) -> bool {
@@ -243,6 +280,7 @@ impl PathReader {
     /// resolved.
     fn end_segment(self, start: usize, segment: usize, out: &mut Vec<u8>) -> bool {
         match out.get(segment..).unwrap_or_default() {
+            b"/" if self.counts_empty_segments => return true,
             b"/" => out.truncate(segment),
             b"/." if self.resolves_dots => out.truncate(segment),
             b"/.." if self.resolves_dots => {
@@ -254,6 +292,35 @@ impl PathReader {
         }
         false
     }
+}
+
+/// The path after `//host`, where a backslash is a slash; the whole path if it begins otherwise.
+fn without_authority(path: &[u8]) -> &[u8] {
+    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    match path.iter().position(|byte| !is_slash(byte)) {
+        Some(slashes @ 2..) => {
+            let rest = path.get(slashes..).unwrap_or_default();
+            let end = rest.iter().position(is_slash).unwrap_or(rest.len());
+            rest.get(end..).unwrap_or_default()
+        }
+        _ => path,
+    }
+}
+
+/// Merges the slashes of what was written from `start` on.
+fn merge_slashes(start: usize, out: &mut Vec<u8>) {
+    let (mut end, mut before) = (start, 0);
+    for at in start..out.len() {
+        let byte = out.get(at).copied().unwrap_or_default();
+        if byte != b'/' || before != b'/' {
+            if let Some(place) = out.get_mut(end) {
+                *place = byte;
+            }
+            end += 1;
+        }
+        before = byte;
+    }
+    out.truncate(end);
 }
 
 /// A path of a policy under the first reading, without a trailing slash.

@@ -22,11 +22,23 @@ struct Server {
     separators: &'static [Byte],
     cuts_decoded_parameters: bool,
     resolves_dots: bool,
+    counts_empty_segments: bool,
+    skips_authority: bool,
 }
 
 const SLASH: &[Byte] = &[(b'/', false)];
 const SLASHES: &[Byte] = &[(b'/', false), (b'/', true)];
 const ALL: &[Byte] = &[(b'/', false), (b'/', true), (b'\\', false), (b'\\', true)];
+
+const BROWSER: &[Byte] = &[(b'/', false), (b'\\', false)];
+
+const fn url_parser(raw: bool, separators: &'static [Byte], authority: bool) -> Server {
+    Server {
+        counts_empty_segments: true,
+        skips_authority: authority,
+        ..server(raw, separators, false, true)
+    }
+}
 
 const fn server(raw: bool, separators: &'static [Byte], decoded: bool, dots: bool) -> Server {
     Server {
@@ -34,10 +46,12 @@ const fn server(raw: bool, separators: &'static [Byte], decoded: bool, dots: boo
         separators,
         cuts_decoded_parameters: decoded,
         resolves_dots: dots,
+        counts_empty_segments: false,
+        skips_authority: false,
     }
 }
 
-const SERVERS: [Server; 10] = [
+const SERVERS: [Server; 14] = [
     server(false, SLASH, false, true),
     server(false, SLASHES, false, true),
     server(true, SLASH, false, true),
@@ -48,6 +62,10 @@ const SERVERS: [Server; 10] = [
     server(false, SLASH, false, false),
     server(false, SLASHES, false, false),
     server(false, ALL, true, false),
+    url_parser(false, SLASH, false),
+    url_parser(true, SLASH, false),
+    url_parser(false, BROWSER, false),
+    url_parser(false, BROWSER, true),
 ];
 
 /// All readings of a path; `None` if it cannot be read.
@@ -93,6 +111,15 @@ pub(super) fn readings(raw: &[u8], settings: PathSettings) -> Option<Vec<NaivePa
 }
 
 fn read(sent: &[u8], server: &Server, raw_cut: bool, decoded_cut: bool) -> NaivePath {
+    let is_slash = |byte: &u8| b"/\\".contains(byte);
+    let name = sent.iter().position(|byte| !is_slash(byte)).unwrap_or(0);
+    let sent = match server.skips_authority && name >= 2 {
+        true => {
+            let end = sent[name..].iter().position(is_slash);
+            end.map_or(&b"/"[..], |end| &sent[name + end..])
+        }
+        false => sent,
+    };
     let mut text: Vec<Vec<u8>> = sent
         .split(|byte| *byte == b'/')
         .map(<[u8]>::to_vec)
@@ -125,6 +152,7 @@ fn read(sent: &[u8], server: &Server, raw_cut: bool, decoded_cut: bool) -> Naive
         let segment: Vec<u8> = part.into_iter().flat_map(kept).collect();
         has_slash = true;
         match &segment[..] {
+            b"" if server.counts_empty_segments => segments.push(segment),
             b"" => {}
             b"." if server.resolves_dots => {}
             b".." if server.resolves_dots => drop(segments.pop()),
@@ -134,6 +162,7 @@ fn read(sent: &[u8], server: &Server, raw_cut: bool, decoded_cut: bool) -> Naive
             }
         }
     }
+    segments.retain(|segment| !segment.is_empty());
     NaivePath {
         segments,
         has_slash,

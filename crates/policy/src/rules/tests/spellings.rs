@@ -124,6 +124,34 @@ fn every_spelling_of_the_attack_is_limited() {
     }
 }
 
+/// Node's `new URL(request.url, base)` reads each of these as `/api/login`; none of them was limited.
+#[test]
+fn what_url_parsers_read_as_a_path_is_limited() {
+    let rules = rules("");
+    let plain = ask(&rules, &[("path", "/api/login"), ("method", "GET")]);
+    for path in [
+        "//h/api/login",
+        "///h/api/login",
+        "/\\h/api/login",
+        "//h\\api\\login",
+        "//h:80/x/../api/login",
+        "/api//../login",
+        "/api/\\../login",
+        "/api/x//../../login",
+        "/api//../x%5C/../login",
+        "//public/api/login",
+    ] {
+        let answer = ask(&rules, &[("path", path), ("method", "GET")]);
+        assert_eq!(answer.listed, ListVerdict::Limits, "{path}");
+        for name in &plain.names {
+            assert!(answer.names.contains(name), "{path}: {:?}", answer.names);
+        }
+    }
+    // Negative control: a host alone is no path below it.
+    let answer = ask(&rules, &[("path", "/h/api/login"), ("method", "GET")]);
+    assert!(!answer.names.contains(&"route".to_owned()));
+}
+
 #[test]
 fn every_spelling_has_the_key_of_the_plain_path() {
     let rules = rules("");

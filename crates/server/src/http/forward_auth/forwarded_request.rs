@@ -65,16 +65,16 @@ impl<'a> ForwardedRequest<'a> {
             Gateway::Nginx => ORIGINAL,
             Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => FORWARDED,
         };
-        let uri = required_header(headers, fields.uri)?;
+        let uri = single_header(headers, fields.uri)?;
         let (path, query) = path_and_query(uri);
         let ip = client_address(headers, peer, clients)?;
         Ok(Self {
             headers,
             ip,
-            method: required_header(headers, fields.method)?
+            method: single_header(headers, fields.method)?
                 .to_ascii_uppercase()
                 .into(),
-            host: without_port(required_header(headers, fields.host)?)
+            host: without_port(single_header(headers, fields.host)?)
                 .to_ascii_lowercase()
                 .into(),
             path,
@@ -157,13 +157,22 @@ impl Attributes for ForwardedRequest<'_> {
 }
 
 fn required_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput> {
-    match headers.get(name).map(hyper::http::HeaderValue::as_bytes) {
-        Some(value) if !value.is_empty() => Ok(value),
-        _ => {
-            let reason = "the gateway must send this field; docs/gateways.md has its settings";
-            Err(BadInput::new(name, b"", reason))
-        }
+    let Some(value) = headers.get(name).filter(|value| !value.is_empty()) else {
+        let reason = "the gateway must send this field; docs/gateways.md has its settings";
+        return Err(BadInput::new(name, b"", reason));
+    };
+    Ok(value.as_bytes())
+}
+
+/// A field that describes the request. A gateway that adds it, and does not replace what the client sent, is noticed: the
+/// client would choose the path that is limited.
+fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput> {
+    let value = required_header(headers, name)?;
+    if headers.get_all(name).iter().any(|other| other != value) {
+        let reason = "it is sent more than once; the gateway must replace what the client sent";
+        return Err(BadInput::new(name, value, reason));
     }
+    Ok(value)
 }
 
 /// The address of the client. A field without a valid address is an error. Falling back to the gateway's address would put all
@@ -281,6 +290,19 @@ mod tests {
             "x-forwarded-uri",
             "another gateway's fields"
         );
+    }
+
+    /// A gateway that adds its fields behind those of the client let the client choose the path that is limited.
+    #[test]
+    fn two_different_descriptions_of_the_request_are_refused() {
+        for at in 0..3 {
+            let mut fields = FROM_NGINX.to_vec();
+            fields.insert(0, (fields[at].0, "/other"));
+            let error = read(Gateway::Nginx, &headers(&fields)).unwrap_err();
+            assert_eq!(error.field, fields[0].0);
+            fields[0] = FROM_NGINX[at];
+            assert!(read(Gateway::Nginx, &headers(&fields)).is_ok(), "equal");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! could send one value for the limiter and another for the server behind. Must not know: which limits exist.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use hyper::HeaderMap;
 use hyper::header::{COOKIE, HeaderValue};
@@ -24,24 +25,35 @@ pub(super) enum ResolvedValue<'a> {
 }
 
 /// Which of these values counts. Equal values are one. Header fields are joined as RFC 9110 says.
+///
+/// A client chooses how many values there are, so each is looked at once.
 pub(super) fn resolve<'a>(
-    values: impl Iterator<Item = &'a [u8]>,
+    mut values: impl Iterator<Item = &'a [u8]>,
     rule: DuplicateRule,
     separator: &[u8],
 ) -> ResolvedValue<'a> {
-    let mut different: Vec<&[u8]> = Vec::new();
-    let mut last = None;
-    for value in values {
-        last = Some(value);
-        if !different.contains(&value) {
-            different.push(value);
+    let Some(first) = values.next() else {
+        return ResolvedValue::First;
+    };
+    match rule {
+        DuplicateRule::First => ResolvedValue::First,
+        DuplicateRule::Refused => match values.any(|value| value != first) {
+            true => ResolvedValue::Refused,
+            false => ResolvedValue::First,
+        },
+        DuplicateRule::Last => match values.last() {
+            Some(last) if last != first => ResolvedValue::Other(last.into()),
+            _ => ResolvedValue::First,
+        },
+        DuplicateRule::Joined => {
+            let mut known = HashSet::from([first]);
+            let mut different = vec![first];
+            different.extend(values.filter(|value| known.insert(value)));
+            match different.len() {
+                1 => ResolvedValue::First,
+                _ => ResolvedValue::Other(different.join(separator).into()),
+            }
         }
-    }
-    match (different.len(), rule) {
-        (0 | 1, _) | (_, DuplicateRule::First) => ResolvedValue::First,
-        (_, DuplicateRule::Last) => ResolvedValue::Other(last.unwrap_or_default().into()),
-        (_, DuplicateRule::Joined) => ResolvedValue::Other(different.join(separator).into()),
-        (_, DuplicateRule::Refused) => ResolvedValue::Refused,
     }
 }
 
@@ -132,9 +144,32 @@ mod tests {
         }
         let values = &["a", "b", "a"];
         assert_eq!(of(values, DuplicateRule::First), ResolvedValue::First);
-        assert_eq!(of(values, DuplicateRule::Last), other("a"));
+        assert_eq!(
+            of(values, DuplicateRule::Last),
+            ResolvedValue::First,
+            "it is the last one, too"
+        );
+        assert_eq!(of(&["a", "b"], DuplicateRule::Last), other("b"));
         assert_eq!(of(values, DuplicateRule::Joined), other("a, b"));
         assert_eq!(of(values, DuplicateRule::Refused), ResolvedValue::Refused);
+    }
+
+    /// Every value was compared with all others: 3,000 parameters in 15 KB took 36 times as long as 3,000 others.
+    #[test]
+    fn the_time_grows_no_faster_than_the_number_of_values() {
+        let texts: Vec<String> = (0..200_000).map(|number| number.to_string()).collect();
+        let values = || texts.iter().map(String::as_bytes);
+        let joined = resolve(values(), DuplicateRule::Joined, b",");
+        assert_eq!(
+            joined,
+            ResolvedValue::Other(texts.join(",").into_bytes().into())
+        );
+        // Ends at the second value, although there is always one more.
+        let endless = values().cycle();
+        assert_eq!(
+            resolve(endless, DuplicateRule::Refused, b","),
+            ResolvedValue::Refused
+        );
     }
 
     #[test]

@@ -107,6 +107,7 @@ fn every_spelling_of_a_path_is_limited_and_an_unreadable_one_is_refused() {
         "path /api%2Flogin host a.example",
         "path /API/login;x host A.Example.:443",
         "path //api/./login/ host a.example.",
+        "path //h/api/login host a.example",
     ] {
         let answer = line.line(&format!("TG.CHECK {spelled}"));
         assert_eq!(verdict(&answer)[..2], ["0", "login"], "{spelled}");
@@ -120,6 +121,17 @@ fn every_spelling_of_a_path_is_limited_and_an_unreadable_one_is_refused() {
         assert_eq!(verdict(&answer)[..2], ["0", "$-1"], "{unreadable}");
         assert_eq!(verdict(&answer)[3], "-1", "never");
     }
+}
+
+/// The HTTP API compared methods without their case and Redis clients did not, so `post` was not limited.
+#[test]
+fn the_case_of_a_method_does_not_matter() {
+    let policy = "limits: [{ name: writes, match: { method: POST }, rate: 1/h }]";
+    let (server, _clock) = by_policy(policy);
+    let mut line = InMemoryClient::new(&server);
+    assert_eq!(verdict(&line.line("TG.CHECK method post"))[1], "writes");
+    assert_eq!(verdict(&line.line("TG.CHECK method PoST"))[0], "0");
+    assert_eq!(verdict(&line.line("TG.CHECK method posts"))[0], "1");
 }
 
 #[test]
@@ -202,6 +214,10 @@ fn invalid_arguments_are_named() {
         (
             "TG.CHECK ip nowhere",
             "-ERR attribute 'ip': it is not an IP address",
+        ),
+        (
+            "TG.CHECK path http://h/login",
+            "-ERR attribute 'path': it must begin with a slash",
         ),
         (
             "TG.CHECK weather fine",
