@@ -1,6 +1,8 @@
-//! How a request is checked: what it costs, and whether it is charged, reserved, peeked at or refunded.
+//! How a request is checked: what it costs, how long it may wait, and whether it is charged, reserved, peeked at or refunded.
 //!
 //! Must not know: how anything is decided.
+
+use tollgate_core::Nanos;
 
 /// How a request is checked.
 ///
@@ -17,6 +19,8 @@ pub struct CheckOptions {
     pub cost: Option<u64>,
     /// What happens to the cost.
     pub mode: CheckMode,
+    /// The longest wait that the caller accepts. It can only shorten the `wait` of a limit. `None`: the policy's wait.
+    pub max_wait: Option<Nanos>,
 }
 
 /// What happens to a request's cost.
@@ -37,13 +41,24 @@ impl CheckOptions {
     /// Options with the policy's cost.
     #[must_use]
     pub const fn new(mode: CheckMode) -> Self {
-        Self { cost: None, mode }
+        Self {
+            cost: None,
+            mode,
+            max_wait: None,
+        }
     }
 
     /// Overrides the policy's cost.
     #[must_use]
     pub const fn with_cost(mut self, cost: u64) -> Self {
         self.cost = Some(cost);
+        self
+    }
+
+    /// Shortens the waits of limits to at most this; zero: the request does not wait.
+    #[must_use]
+    pub const fn with_max_wait(mut self, max_wait: Nanos) -> Self {
+        self.max_wait = Some(max_wait);
         self
     }
 }

@@ -369,6 +369,22 @@ impl MeterState {
     }
 }
 
+impl MeterState {
+    /// A selected quota without its wait. `None`: the key is not limited.
+    pub(crate) fn quota_without_wait(&self, selected: SelectedQuota) -> Option<IdentifiedLimit> {
+        match selected {
+            SelectedQuota::Unlimited => None,
+            SelectedQuota::Index(index) => self.quotas.get(index).copied(),
+            SelectedQuota::Computed(limit) => Some(IdentifiedLimit {
+                id: self.id,
+                limit: self
+                    .queueing_options
+                    .map_or(limit, |options| options.without_wait(&limit)),
+            }),
+        }
+    }
+}
+
 /// The quota of a meter that has only one.
 fn only_quota(rule: &Rule, meter: &Meter) -> Option<QuotaRef> {
     if !rule.selector.is_own_quota_only() || meter.is_computed(0) {
@@ -381,7 +397,7 @@ fn only_quota(rule: &Rule, meter: &Meter) -> Option<QuotaRef> {
 }
 
 /// A request without attributes.
-struct NoAttributes;
+pub(crate) struct NoAttributes;
 
 impl Attributes for NoAttributes {
     fn get(&self, _: &Attribute) -> Option<&[u8]> {

@@ -52,11 +52,28 @@ impl QueueingOptions {
         })
     }
 
+    /// The same with a shorter wait. `None` if it is not shorter.
+    pub(crate) fn shortened(&self, max_wait: Nanos) -> Option<Self> {
+        (max_wait < self.wait).then_some(Self {
+            wait: max_wait,
+            shared_ceiling: self.shared_ceiling,
+        })
+    }
+
     /// The quota without the wait, on states that may contain waiting requests.
     pub(crate) fn without_wait(&self, limit: &Limit) -> Limit {
         limit.denying_bucket().map_or(*limit, |bucket| {
             Limit::new(bucket.sharing_state_with(&self.shared_ceiling)).with_unit(limit.unit())
         })
+    }
+
+    /// The quota for a cost: with the wait added if the cost may wait, else without.
+    pub(crate) fn for_cost(&self, limit: &Limit, cost: u64) -> (Limit, Option<QueueingQuota>) {
+        let queueing = self.with_wait(limit);
+        match queueing.filter(|queueing| cost <= queueing.max_cost) {
+            Some(queueing) => (queueing.limit, Some(queueing)),
+            None => (self.without_wait(limit), None),
+        }
     }
 
     /// The quota with the wait added. `None` if it admits nothing, or the wait is shorter than one unit takes.

@@ -3,6 +3,7 @@
 //! Must not know: how batches are decided on two tiers, transports.
 
 use tollgate_core::compose::BatchOutcome;
+use tollgate_engine::control::{AdjustmentScope, PreparedAdjustment, fewest_remaining};
 use tollgate_engine::{
     CheckOptions, Engine, KeyState, Response, SettleAction, Sharing, StateStore, StoreSteps,
     Ticket, Verdict, checks,
@@ -126,6 +127,31 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
         // A concurrent decision may have cached the denial again, also of a state that was erased before an error.
         self.engine.control().clear_cached_denials();
         was_used
+    }
+
+    /// Carries out an operator's adjustment in the shared store, then on the states that belong to this node. Returns the
+    /// units that are left.
+    ///
+    /// # Errors
+    /// The store did not answer. Nothing was changed, unless the error [may have charged](StoreError::may_have_charged).
+    pub async fn adjust(self, prepared: &PreparedAdjustment) -> Result<u64, StoreError> {
+        let (slot_keys, checks) = prepared.checks(AdjustmentScope::Shared)?;
+        let mut replies = vec![StoreReply::EMPTY; checks.len()];
+        let remote = self.fleet.remote();
+        // Charges and refunds are never denied.
+        let _outcome = remote.decide(&slot_keys, &checks, &mut replies).await?;
+        let local = self.engine.store();
+        for (check, reply) in checks.iter().zip(&replies) {
+            // A charge also counts while the store is unavailable.
+            self.fleet.record_admitted(local, check, reply);
+        }
+        // States of this node guard it beside the shared ones; a failure there does not undo the adjustment.
+        let own = prepared
+            .apply(local, AdjustmentScope::ThisNode)
+            .ok()
+            .flatten();
+        let remaining = fewest_remaining(&replies);
+        Ok(remaining.into_iter().chain(own).min().unwrap_or(0))
     }
 
     async fn erase_state(self, state: &KeyState) -> Result<bool, StoreError> {

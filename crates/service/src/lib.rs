@@ -36,7 +36,7 @@ pub use header_fields::{
     HeaderCache, HeaderRenderer, HeaderSubject, role_name, with_header_fields, write_problem,
 };
 pub use metrics::{DegradationCause, Metrics, RequestOutcome, Transport};
-pub use operator::ResetError;
+pub use operator::OperatorActionError;
 pub use panic_guard::catch_panic;
 pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};
 pub use secret::{InvalidSecret, Secret};

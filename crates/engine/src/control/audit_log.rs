@@ -7,6 +7,7 @@ use std::fmt;
 
 use tollgate_core::Timestamp;
 
+use super::adjustment::UnitAdjustment;
 use super::operator_state::Switch;
 
 /// The most events that are kept; the oldest are dropped first.
@@ -79,6 +80,15 @@ pub enum OperatorChange {
         /// Whether the key had any usage.
         was_used: bool,
     },
+    /// Units were charged or refunded to a key.
+    Adjusted {
+        /// The limit.
+        limit: Box<str>,
+        /// The key.
+        key: Box<str>,
+        /// The units.
+        adjustment: UnitAdjustment,
+    },
     /// The whole state was replaced by a saved one.
     Restored,
     /// Many changes of other nodes were applied at once.
@@ -144,6 +154,11 @@ impl OperatorChange {
                 };
                 write!(f, "key {} of limit `{limit}` reset{unused}", key(target))
             }
+            Self::Adjusted {
+                limit,
+                key: target,
+                adjustment,
+            } => write!(f, "{adjustment} key {} of limit `{limit}`", key(target)),
             Self::Restored => f.write_str("switches, overrides and blocks restored"),
             Self::Synced { entries } => {
                 write!(f, "{entries} switches, overrides and blocks synchronised")

@@ -1,10 +1,11 @@
 //! Operator controls: halt limits, enforce them for a share of keys, give a key another quota, block keys and
-//! addresses, and reset a key's usage.
+//! addresses, reset a key's usage, and charge or refund units.
 //!
-//! A change applies to the next decision. Only a reset needs the store. Every change has an attribution, is logged and
+//! A change applies to the next decision. Only resets, charges and refunds need the store. Every change has an attribution, is logged and
 //! is bounded. Changes survive reloads, for the limit of the same name. A switch can only weaken the policy: a limit
 //! that the policy has in shadow stays in shadow. Must not know: transports, who may do what.
 
+mod adjustment;
 mod attribution;
 mod audit_log;
 mod blocks;
@@ -20,6 +21,9 @@ mod register_sync;
 #[cfg(test)]
 mod tests;
 
+pub use adjustment::{
+    AdjustedKey, AdjustmentScope, PreparedAdjustment, UnitAdjustment, fewest_remaining,
+};
 pub use attribution::Attribution;
 pub use audit_log::{MAX_EVENTS, OperatorChange, OperatorEvent, UtcTime};
 pub use operator_error::OperatorError;

@@ -40,6 +40,18 @@ pub enum OperatorError {
         /// The reason.
         reason: String,
     },
+    /// The limit has no units that an operator can charge or refund.
+    NotAdjustable {
+        /// The limit.
+        limit: Box<str>,
+        /// The reason.
+        reason: &'static str,
+    },
+    /// The limit's quota depends on attributes that are not given.
+    MissingAttributes {
+        /// The limit.
+        limit: Box<str>,
+    },
     /// The maximum number already exists.
     TooMany {
         /// The plural name of the items.
@@ -103,6 +115,14 @@ impl fmt::Display for OperatorError {
             Self::InvalidQuota { limit, reason } => {
                 write!(f, "quota: limit `{limit}` cannot count it: {reason}")
             }
+            Self::NotAdjustable { limit, reason } => write!(
+                f,
+                "limit: units of `{limit}` cannot be charged or refunded: {reason}"
+            ),
+            Self::MissingAttributes { limit } => write!(
+                f,
+                "attributes: the quota of `{limit}` depends on the request: give the attributes that select it, or {{}} for the limit's own quota"
+            ),
             Self::TooMany { kind, max } => {
                 write!(
                     f,

@@ -57,7 +57,12 @@ impl Plan {
                 return false;
             }
             let selected = meter.select_quota(0, context.request, context.route());
-            let Some(quota) = self.quota(state, selected, outcome.cost) else {
+            let Some(quota) = self.quota(
+                (meter, state),
+                selected,
+                outcome.cost,
+                context.options.max_wait,
+            ) else {
                 continue;
             };
             // As with the limit itself: in shadow it charges nothing to a state that an enforced limit shares.

@@ -2,7 +2,7 @@
 //!
 //! Must not know: how the store is asked.
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::Count;
 use tollgate_policy::rules::{
@@ -17,6 +17,7 @@ use crate::effective_mode::is_enforced;
 use crate::generation::{Generation, LimitEntry, MeterState};
 use crate::lease_ids::LeaseIdGenerator;
 use crate::override_snapshot::{OverrideExpiry, OverrideSnapshot};
+use crate::queueing::{QueueingQuota, bound_queue};
 use crate::verdict::EnforcementMode;
 
 // A policy that compiles plans at most this many checks for one request.
@@ -164,7 +165,7 @@ impl Plan {
             _ => planner.cost,
         };
         let quota = match (state.only_quota, overridden) {
-            (Some(quota), None) => quota,
+            (Some(quota), None) if context.options.max_wait.is_none() => quota,
             (_, overridden) => {
                 // The first meter's key selects the variant: the keys of other meters may have more parts.
                 if planner.variant.is_none() && planner.rule.selector.has_overrides() {
@@ -178,7 +179,8 @@ impl Plan {
                 let policy_quota = || planner.policy_quota(meter, self.keys.bytes(key));
                 let overridden = overridden.and_then(|one| one.quota(position, context.now));
                 let selected = overridden.unwrap_or_else(policy_quota);
-                match self.quota(state, selected, cost) {
+                let max_wait = context.options.max_wait;
+                match self.quota((meter, state), selected, cost, max_wait) {
                     Some(quota) => quota,
                     None => return AddedRule::Planned,
                 }
@@ -212,10 +214,17 @@ impl Plan {
     /// Returns the quota of a meter. `None`: the meter does not limit this key.
     pub(super) fn quota(
         &mut self,
-        state: &MeterState,
+        (meter, state): (&Meter, &MeterState),
         selected: SelectedQuota,
         cost: u64,
+        max_wait: Option<Nanos>,
     ) -> Option<QuotaRef> {
+        if let Some(max_wait) = max_wait
+            && let Some(shortened) = shortened_wait(meter, state, selected, cost, max_wait)
+        {
+            let index = self.push_computed(shortened);
+            return Some(QuotaRef::Computed(index));
+        }
         match selected {
             SelectedQuota::Unlimited => None,
             SelectedQuota::Index(index) => {
@@ -230,22 +239,23 @@ impl Plan {
                 })
             }
             SelectedQuota::Computed(limit) => {
-                let id = state.id;
                 let options = state.queueing_options.as_ref();
-                let queueing = options
-                    .and_then(|options| options.with_wait(&limit))
-                    .filter(|queueing| cost <= queueing.max_cost);
-                let limit = match (&queueing, options) {
-                    (Some(queueing), _) => queueing.limit,
-                    (None, Some(options)) => options.without_wait(&limit),
-                    (None, None) => limit,
+                let computed = match options {
+                    Some(options) => options.for_cost(&limit, cost),
+                    None => (limit, None),
                 };
-                let index = u32::try_from(self.computed.len()).unwrap_or(u32::MAX);
-                self.computed
-                    .push((IdentifiedLimit { id, limit }, queueing));
+                let id = state.id;
+                let (limit, queueing) = computed;
+                let index = self.push_computed((IdentifiedLimit { id, limit }, queueing));
                 Some(QuotaRef::Computed(index))
             }
         }
+    }
+
+    fn push_computed(&mut self, computed: (IdentifiedLimit, Option<QueueingQuota>)) -> u32 {
+        let index = u32::try_from(self.computed.len()).unwrap_or(u32::MAX);
+        self.computed.push(computed);
+        index
     }
 
     /// Whether an enforced limit shares the state. Then a shadow limit must not charge it.
@@ -312,6 +322,33 @@ impl Plan {
         }
         true
     }
+}
+
+/// The selected quota with the shorter wait of this call. `None` if the call does not shorten it.
+#[cold]
+fn shortened_wait(
+    meter: &Meter,
+    state: &MeterState,
+    selected: SelectedQuota,
+    cost: u64,
+    max_wait: Nanos,
+) -> Option<(IdentifiedLimit, Option<QueueingQuota>)> {
+    let policy_limit = match selected {
+        SelectedQuota::Unlimited => return None,
+        SelectedQuota::Index(index) => *meter.quotas.get(index)?,
+        SelectedQuota::Computed(limit) => limit,
+    };
+    let (limit, queueing) = match &state.queueing_options {
+        Some(options) => options.shortened(max_wait)?.for_cost(&policy_limit, cost),
+        None => {
+            // A leaky queue, which the policy may have shortened too.
+            let limit = state.quota_without_wait(selected)?.limit;
+            let shorter = bound_queue(&limit, max_wait);
+            (Some(shorter).filter(|shorter| *shorter != limit)?, None)
+        }
+    };
+    let id = state.id;
+    Some((IdentifiedLimit { id, limit }, queueing))
 }
 
 /// How a shadow limit uses the state of a meter.

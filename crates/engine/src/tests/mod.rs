@@ -2,6 +2,7 @@
 
 mod actions;
 mod allocation;
+mod caller_waits;
 mod junk_keys;
 mod oracle;
 mod quota_info;

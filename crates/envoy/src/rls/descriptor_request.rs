@@ -65,11 +65,13 @@ impl<'a> DescriptorRequest<'a> {
             hits if self.is_refund() => CheckOptions {
                 cost: Some(hits.unwrap_or(1)),
                 mode: CheckMode::Refund,
+                ..CheckOptions::default()
             },
             Some(0) => CheckOptions::new(CheckMode::Peek).with_cost(0),
             cost => CheckOptions {
                 cost,
                 mode: CheckMode::Charge,
+                ..CheckOptions::default()
             },
         }
     }
@@ -79,6 +81,7 @@ impl<'a> DescriptorRequest<'a> {
         let options = CheckOptions {
             cost: self.hits,
             mode: CheckMode::Reserve,
+            ..CheckOptions::default()
         };
         service.check_uncounted(self, options).await
     }
@@ -90,6 +93,7 @@ impl<'a> DescriptorRequest<'a> {
                 false => Some(0),
             },
             mode: CheckMode::Peek,
+            ..CheckOptions::default()
         };
         service.check_uncounted(self, options).await
     }

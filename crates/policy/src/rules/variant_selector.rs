@@ -153,6 +153,12 @@ impl VariantSelector {
         self.by.is_none() && self.overrides.is_empty()
     }
 
+    /// Whether the request selects the variant of this encoded key.
+    #[must_use]
+    pub fn depends_on_request(&self, key: &[u8]) -> bool {
+        self.by.is_some() && !self.overrides.contains_key(key)
+    }
+
     /// Whether the quota depends on the key.
     #[must_use]
     pub fn has_overrides(&self) -> bool {

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use hyper::header::ACCEPT;
 use hyper::{Method, StatusCode};
 use tollgate_core::InvalidQuota;
+use tollgate_engine::control::UnitAdjustment;
 use tollgate_store::Clock;
 
 use crate::http::bad_input::echo;
@@ -227,6 +228,8 @@ impl<C: Clock + 'static> AdminApi<C> {
             AdminEndpoint::Blocks if is_read => Ok(self.blocks()),
             AdminEndpoint::Blocks => self.change_block(request),
             AdminEndpoint::Resets => self.reset(request).await,
+            AdminEndpoint::Charges => self.adjust(request, UnitAdjustment::Charge).await,
+            AdminEndpoint::Refunds => self.adjust(request, UnitAdjustment::Refund).await,
             AdminEndpoint::Reload => self.reload(request).await,
         };
         answered.unwrap_or_else(|bad| {

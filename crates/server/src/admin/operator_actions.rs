@@ -1,14 +1,16 @@
-//! The operator actions: switch limits, override quotas, block, reset, and reload the policy.
+//! The operator actions: switch limits, override quotas, block, reset, charge, refund, and reload the policy.
 //!
 //! The engine carries out each change and records who made it. This file parses requests and renders responses. Must not know:
 //! permissions, sockets.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use hyper::{Method, StatusCode};
 use serde::Serialize;
-use tollgate_engine::control::{Control, OperatorError};
-use tollgate_service::ResetError;
+use tollgate_engine::control::{AdjustedKey, Control, OperatorError, UnitAdjustment};
+use tollgate_policy::attributes::Attributes;
+use tollgate_service::OperatorActionError;
 use tollgate_service::reload::ReloadOutcome;
 use tollgate_store::{Clock, MemoryStore};
 
@@ -31,6 +33,13 @@ struct ResetBody {
     done: bool,
     /// Whether the key had any state.
     found: bool,
+}
+
+#[derive(Serialize)]
+struct AdjustedBody {
+    done: bool,
+    /// The units that are left.
+    remaining: u64,
 }
 
 #[derive(Serialize)]
@@ -112,13 +121,51 @@ impl<C: Clock + 'static> AdminApi<C> {
         let reset = self.app.service.reset(limit, &key, signed_by(&signed));
         Ok(match reset.await {
             Ok(found) => HttpResponse::json(to_json_string(&ResetBody { done: true, found })),
-            Err(ResetError::Refused(why)) => error_response(&why),
+            Err(OperatorActionError::Refused(why)) => error_response(&why),
             Err(error) => {
                 tracing::warn!(%error, "reset failed in the shared store");
                 let detail = "the key was reset on this node, but the shared store did not answer; try again";
                 HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
             }
         })
+    }
+
+    /// Charges or refunds units of a key, in the shared store of a fleet or on this node.
+    pub(super) async fn adjust(
+        &self,
+        request: &HttpRequest<'_>,
+        adjustment: fn(NonZeroU64) -> UnitAdjustment,
+    ) -> AdminResult {
+        let fields = ["limit", "key", "attributes", "units"];
+        let action = OperatorRequest::parse(request.body, &fields)?;
+        let signed = action.signature(&operator_address(request.peer))?;
+        let (values, attributes) = (action.key()?, action.attributes()?);
+        let key = AdjustedKey {
+            limit: action.limit()?,
+            values: &values,
+            attributes: attributes.as_ref().map(|given| given as &dyn Attributes),
+        };
+        let adjustment = adjustment(action.units()?);
+        let service = &self.app.service;
+        Ok(
+            match service.adjust(key, adjustment, signed_by(&signed)).await {
+                Ok(remaining) => HttpResponse::json(to_json_string(&AdjustedBody {
+                    done: true,
+                    remaining,
+                })),
+                Err(OperatorActionError::Refused(why)) => error_response(&why),
+                Err(error) => {
+                    tracing::warn!(%error, "charge or refund failed in the store");
+                    let detail = match &error {
+                        OperatorActionError::Store(error) if error.may_have_charged() => {
+                            "the shared store did not answer in time; the change may have been made, look at the key before you repeat it"
+                        }
+                        _ => "the store did not answer; nothing was changed, try again",
+                    };
+                    HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
+                }
+            },
+        )
     }
 
     /// Reloads the policy file, even if it has not changed.

@@ -2,6 +2,8 @@
 //!
 //! Must not know: HTTP, what an action does.
 
+use std::num::NonZeroU64;
+
 use serde::Deserialize;
 use serde_json::Value;
 use tollgate_core::Nanos;
@@ -9,11 +11,14 @@ use tollgate_engine::control::{Attribution, Halt, Switch};
 use tollgate_policy::grammar::{self, GrammarError};
 
 use crate::http::bad_input::BadInput;
+use crate::http::request_attributes::RequestAttributes;
 
 /// The most values of a key.
 const MAX_KEY_VALUES: usize = 16;
 /// The longest name of an operator, without the address that is appended.
 const MAX_WHO_LEN: usize = 64;
+/// The most units of one charge or refund: every JSON reader can represent it.
+const MAX_UNITS: u64 = 9_007_199_254_740_991;
 /// Stands for all limits. No limit can have this name.
 const ALL_LIMITS: &str = "*";
 
@@ -25,6 +30,8 @@ pub(super) struct OperatorRequest {
     key: Option<Value>,
     address: Option<Value>,
     quota: Option<Value>,
+    attributes: Option<Value>,
+    units: Option<Value>,
     r#for: Option<Value>,
     to: Option<Value>,
     enforce: Option<Value>,
@@ -45,6 +52,8 @@ impl OperatorRequest {
             ("key", &parsed.key),
             ("address", &parsed.address),
             ("quota", &parsed.quota),
+            ("attributes", &parsed.attributes),
+            ("units", &parsed.units),
             ("for", &parsed.r#for),
             ("to", &parsed.to),
             ("enforce", &parsed.enforce),
@@ -125,6 +134,40 @@ impl OperatorRequest {
 
     pub(super) fn quota(&self) -> Result<&str, BadInput> {
         text("quota", self.quota.as_ref())
+    }
+
+    /// The attributes that select a quota, if they are given.
+    pub(super) fn attributes(&self) -> Result<Option<RequestAttributes>, BadInput> {
+        let values = match &self.attributes {
+            None => return Ok(None),
+            Some(Value::Object(values)) => values,
+            Some(other) => {
+                let reason = "it must be an object";
+                let given = other.to_string();
+                return Err(BadInput::new("attributes", given.as_bytes(), reason));
+            }
+        };
+        let mut attributes = RequestAttributes::default();
+        for (name, value) in values {
+            text(name, Some(value))
+                .and_then(|value| attributes.set(name, value.as_bytes().to_vec()))
+                .map_err(|bad| bad.within("attributes"))?;
+        }
+        Ok(Some(attributes))
+    }
+
+    /// The units to charge or refund.
+    pub(super) fn units(&self) -> Result<NonZeroU64, BadInput> {
+        let units = self.units.as_ref();
+        let valid = units
+            .and_then(Value::as_u64)
+            .filter(|units| *units <= MAX_UNITS)
+            .and_then(NonZeroU64::new);
+        valid.ok_or_else(|| {
+            let given = units.map(Value::to_string).unwrap_or_default();
+            let reason = format!("it must be a whole number from 1 to {MAX_UNITS}");
+            BadInput::new("units", given.as_bytes(), reason)
+        })
     }
 
     /// How long the change lasts. Without it, until it is revoked.
@@ -210,61 +253,94 @@ mod tests {
     type FieldCheck = fn(&OperatorRequest) -> Option<BadInput>;
 
     fn parsed(body: &str) -> OperatorRequest {
-        let all = ["limit", "key", "address", "quota", "for", "to", "enforce"];
+        let all = [
+            "limit",
+            "key",
+            "address",
+            "quota",
+            "attributes",
+            "units",
+            "for",
+            "to",
+            "enforce",
+        ];
         OperatorRequest::parse(body.as_bytes(), &all).unwrap()
     }
 
+    /// The body, the field, and how its error begins.
+    const INVALID_FIELDS: &[(&str, FieldCheck, &str)] = &[
+        ("{}", |parsed| parsed.limit().err(), "limit: "),
+        (
+            r#"{"limit": 7}"#,
+            |parsed| parsed.limit().err(),
+            "limit: \"7\"",
+        ),
+        ("{}", |parsed| parsed.limit_or_all().err(), "limit: "),
+        ("{}", |parsed| parsed.key().err(), "key: "),
+        (
+            r#"{"key": ["a", 7]}"#,
+            |parsed| parsed.key().err(),
+            "key: \"7\"",
+        ),
+        (r#"{"key": {}}"#, |parsed| parsed.key().err(), "key: \"{}\""),
+        (
+            r#"{"for": "soon"}"#,
+            |parsed| parsed.duration().err(),
+            "for: \"soon\"",
+        ),
+        (
+            r#"{"for": "0s"}"#,
+            |parsed| parsed.duration().err(),
+            "for: \"0s\"",
+        ),
+        (
+            r#"{"to": "down"}"#,
+            |parsed| parsed.switch().err(),
+            "to: \"down\"",
+        ),
+        (
+            r#"{"enforce": "150%"}"#,
+            |parsed| parsed.switch().err(),
+            "enforce: \"150%\"",
+        ),
+        (
+            r#"{"address": "::1", "key": ["a"]}"#,
+            |parsed| parsed.address().err(),
+            "key: ",
+        ),
+        ("{}", |parsed| parsed.units().err(), "units: "),
+        (
+            r#"{"units": 0}"#,
+            |parsed| parsed.units().err(),
+            "units: \"0\"",
+        ),
+        (
+            r#"{"units": 9007199254740992}"#,
+            |parsed| parsed.units().err(),
+            "units: \"9007199254740992\"",
+        ),
+        (
+            r#"{"attributes": []}"#,
+            |parsed| parsed.attributes().err(),
+            "attributes: \"[]\"",
+        ),
+        (
+            r#"{"attributes": {"ip": "here"}}"#,
+            |parsed| parsed.attributes().err(),
+            "attributes.ip: \"here\"",
+        ),
+        (
+            r#"{"why": "x"}"#,
+            |parsed| parsed.signature("here").err(),
+            "who: ",
+        ),
+    ];
+
     #[test]
     fn invalid_fields_are_named() {
-        let cases: [(&str, FieldCheck, &str); 12] = [
-            ("{}", |parsed| parsed.limit().err(), "limit: "),
-            (
-                r#"{"limit": 7}"#,
-                |parsed| parsed.limit().err(),
-                "limit: \"7\"",
-            ),
-            ("{}", |parsed| parsed.limit_or_all().err(), "limit: "),
-            ("{}", |parsed| parsed.key().err(), "key: "),
-            (
-                r#"{"key": ["a", 7]}"#,
-                |parsed| parsed.key().err(),
-                "key: \"7\"",
-            ),
-            (r#"{"key": {}}"#, |parsed| parsed.key().err(), "key: \"{}\""),
-            (
-                r#"{"for": "soon"}"#,
-                |parsed| parsed.duration().err(),
-                "for: \"soon\"",
-            ),
-            (
-                r#"{"for": "0s"}"#,
-                |parsed| parsed.duration().err(),
-                "for: \"0s\"",
-            ),
-            (
-                r#"{"to": "down"}"#,
-                |parsed| parsed.switch().err(),
-                "to: \"down\"",
-            ),
-            (
-                r#"{"enforce": "150%"}"#,
-                |parsed| parsed.switch().err(),
-                "enforce: \"150%\"",
-            ),
-            (
-                r#"{"address": "::1", "key": ["a"]}"#,
-                |parsed| parsed.address().err(),
-                "key: ",
-            ),
-            (
-                r#"{"why": "x"}"#,
-                |parsed| parsed.signature("here").err(),
-                "who: ",
-            ),
-        ];
-        for (body, field_error, expected) in cases {
+        for (body, field_error, expected) in INVALID_FIELDS {
             let error = field_error(&parsed(body)).unwrap().to_string();
-            assert!(error.starts_with(expected), "{body}: {error}");
+            assert!(error.starts_with(*expected), "{body}: {error}");
         }
         for body in [
             "",

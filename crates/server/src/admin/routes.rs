@@ -25,6 +25,8 @@ pub(super) enum AdminEndpoint {
     Overrides,
     Blocks,
     Resets,
+    Charges,
+    Refunds,
     Audit,
     Reload,
     OpenApi,
@@ -135,6 +137,18 @@ pub(super) const ROUTES: &[AdminRoute] = &[
         "POST",
         AdminEndpoint::Resets,
         "resets the usage of a key; POST limit, key",
+    ),
+    route(
+        "/v1/charges",
+        "POST",
+        AdminEndpoint::Charges,
+        "charges units to a key, even if they are not left; POST limit, key, units, attributes",
+    ),
+    route(
+        "/v1/refunds",
+        "POST",
+        AdminEndpoint::Refunds,
+        "refunds units to a key, at most all it has used; POST limit, key, units, attributes",
     ),
     route(
         "/v1/audit",

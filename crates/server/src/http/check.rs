@@ -76,10 +76,7 @@ impl<C: Clock + 'static> HttpApi<C> {
     /// The status of every limit for a key. It charges nothing and always answers 200.
     pub(crate) async fn status(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, BadInput> {
         let parsed = parse_query(request.query)?;
-        let options = CheckOptions {
-            cost: parsed.cost,
-            mode: CheckMode::Peek,
-        };
+        let options = parsed.options(CheckMode::Peek);
         let verdict = self
             .service
             .check(Transport::Http, &parsed.attributes, options)

@@ -5,7 +5,7 @@
 
 pub(crate) mod bad_input;
 mod check;
-mod check_request;
+pub(crate) mod check_request;
 pub(crate) mod cross_site;
 pub(crate) mod dispatch;
 pub(crate) mod forward_auth;

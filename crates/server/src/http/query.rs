@@ -27,6 +27,10 @@ pub(crate) fn parse_query(query: &str) -> Result<CheckRequest, BadInput> {
         };
         match name.as_slice() {
             b"cost" => request.set_cost(parse_cost("cost", &value)?)?,
+            b"wait" => match std::str::from_utf8(&value) {
+                Ok(wait) => request.set_wait(wait)?,
+                Err(_) => return Err(BadInput::new("wait", &value, "it is not UTF-8")),
+            },
             b"peek" => request.set_peek(match value.as_slice() {
                 b"true" | b"1" => true,
                 b"false" | b"0" => false,

@@ -14,6 +14,7 @@ use super::parse::{MAX_ARGUMENTS, OwnedRespCommand, RespCommand};
 use super::pipeline::{Pipeline, RenderedReply};
 use super::reply_writer::{EchoedInput, ReplyWriter};
 use super::session::RespSession;
+use crate::http::check_request::parse_max_wait;
 
 /// Decides on `TG.CHECK` and `TG.ACQUIRE`, and releases and renews tickets.
 pub trait Checker: Send + Sync {
@@ -66,6 +67,8 @@ pub struct CheckCommand<'a> {
     attributes: AttributePairs<'a>,
     /// The cost, if the client overrides the policy.
     pub cost: Option<u64>,
+    /// The longest wait that the client accepts, if it is shorter than the policy's.
+    pub max_wait: Option<Nanos>,
     /// Whether to report the decision without charging.
     pub is_peek: bool,
     /// Whether the client wants a ticket, to release leases later.
@@ -85,6 +88,7 @@ pub struct OwnedCheckCommand {
     command: OwnedRespCommand,
     first: usize,
     cost: Option<u64>,
+    max_wait: Option<Nanos>,
     is_peek: bool,
     is_acquire: bool,
 }
@@ -133,12 +137,13 @@ impl<'a> CheckCommand<'a> {
             command: command.to_owned(),
             first,
             cost: self.cost,
+            max_wait: self.max_wait,
             is_peek: self.is_peek,
             is_acquire: self.is_acquire,
         }
     }
 
-    /// Parses `TG.CHECK [COST n] [PEEK] attribute value [attribute value ...]`, and `TG.ACQUIRE`, which rejects `PEEK`.
+    /// Parses `TG.CHECK [COST n] [WAIT duration] [PEEK] attribute value [attribute value ...]`, and `TG.ACQUIRE`, which rejects `PEEK`.
     fn read(command: &RespCommand<'a>, is_acquire: bool) -> Result<Self, InvalidCheck<'a>> {
         let mut parsed = Self {
             attributes: AttributePairs {
@@ -146,6 +151,7 @@ impl<'a> CheckCommand<'a> {
                 first: 1,
             },
             cost: None,
+            max_wait: None,
             is_peek: false,
             is_acquire,
         };
@@ -156,6 +162,12 @@ impl<'a> CheckCommand<'a> {
                 let cost = command.argument(first.saturating_add(1));
                 let number = parse_integer(cost).and_then(|cost| u64::try_from(cost).ok());
                 parsed.cost = Some(number.ok_or(InvalidCheck::Cost(cost))?);
+                *first = first.saturating_add(2);
+            } else if word.eq_ignore_ascii_case(b"wait") && parsed.max_wait.is_none() {
+                let wait = command.argument(first.saturating_add(1));
+                let text = std::str::from_utf8(wait).ok();
+                let parsed_wait = text.and_then(|text| parse_max_wait(text).ok());
+                parsed.max_wait = Some(parsed_wait.ok_or(InvalidCheck::Wait(wait))?);
                 *first = first.saturating_add(2);
             } else if word.eq_ignore_ascii_case(b"peek") && !parsed.is_peek {
                 parsed.is_peek = true;
@@ -185,6 +197,7 @@ impl OwnedCheckCommand {
                 first: self.first,
             },
             cost: self.cost,
+            max_wait: self.max_wait,
             is_peek: self.is_peek,
             is_acquire: self.is_acquire,
         }
@@ -222,6 +235,7 @@ impl CheckReply<'_> {
 enum InvalidCheck<'a> {
     Count,
     Cost(&'a [u8]),
+    Wait(&'a [u8]),
     Peek,
     NoChecker,
 }
@@ -274,12 +288,16 @@ impl InvalidCheck<'_> {
                 "ERR {name} needs a policy, and this server runs without one"
             )),
             Self::Count => {
-                let usage = "[COST n] [PEEK] attribute value [attribute value ...]";
+                let usage = "[COST n] [WAIT duration] [PEEK] attribute value [attribute value ...]";
                 reply.error(format_args!(
                     "ERR attributes come as pairs: {name} {usage}, {MAX_ARGUMENTS} arguments at most"
                 ));
             }
             Self::Peek => reply.error(format_args!("ERR a peek cannot hold a lease; use TG.CHECK")),
+            Self::Wait(wait) => reply.error(format_args!(
+                "ERR wait: '{}' is not a duration: 0s not to wait, or 500ms, 2s, 1m",
+                EchoedInput(wait)
+            )),
             Self::Cost(cost) => reply.error(format_args!(
                 "ERR cost: '{}' is not a whole number from 0 to 9223372036854775807",
                 EchoedInput(cost)

@@ -75,6 +75,7 @@ const fn options(command: &CheckCommand<'_>) -> CheckOptions {
             true => CheckMode::Peek,
             false => CheckMode::Charge,
         },
+        max_wait: command.max_wait,
     }
 }
 

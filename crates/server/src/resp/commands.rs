@@ -82,9 +82,9 @@ pub(super) const COMMANDS: &[CommandSpec] = command_specs! {
         "Resets the connection.";
     "select" 2 0 "connection" ["loading" "stale" "fast"] ["index"]
         "Selects database 0, the only one.";
-    "tg.acquire" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "attribute" "value"]
+    "tg.acquire" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "WAIT?" "duration?" "attribute" "value"]
         "Checks a request and acquires its leases.";
-    "tg.check" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "PEEK?" "attribute" "value"]
+    "tg.check" -3 0 "rate_limit" ["write" "fast"] ["COST?" "cost?" "WAIT?" "duration?" "PEEK?" "attribute" "value"]
         "Checks a request against the policy.";
     "tg.release" 2 0 "rate_limit" ["write" "fast"] ["ticket"]
         "Releases the leases of a request.";

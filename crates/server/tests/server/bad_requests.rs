@@ -67,7 +67,12 @@ async fn bad_bodies_are_answered_with_field_value_and_reason() {
         (
             "/v1/check",
             r#"{"user": "alice"}"#,
-            r#"user: "\"alice\"" is not valid: there is no such field; there are attributes, key, cost, peek"#,
+            r#"user: "\"alice\"" is not valid: there is no such field; there are attributes, key, cost, wait, peek"#,
+        ),
+        (
+            "/v1/check",
+            r#"{"wait": 2}"#,
+            r#"wait: "2" is not valid: it must be a string"#,
         ),
         (
             "/v1/check",

@@ -329,3 +329,43 @@ async fn many_quotas_are_decided_and_skipped_ones_take_no_room() {
     assert_eq!(client.post("/v1/check", &request).await.status, 200);
     assert_eq!(client.post("/v1/check", &request).await.status, 429);
 }
+
+/// A caller that holds a user cannot wait for long: it shortens the wait of its own calls, and never lengthens it.
+#[tokio::test]
+async fn a_call_says_how_long_it_waits_at_most() {
+    let text = "limits: [{ name: queued, key: header.x-api-key, rate: 1/s, wait: 3s }]";
+    let server = serve_policy(text).await;
+    let mut client = server.connect().await;
+    for (path, wait, status, wait_ms) in [
+        ("/v1/check", "0s", 200, json!(0)),
+        ("/v1/check", "0s", 429, json!(null)),
+        ("/v1/acquire", "0s", 429, json!(null)),
+        ("/v1/check", "1s", 200, json!(1_000)),
+        ("/v1/check", "1s", 429, json!(null)),
+        ("/v1/acquire", "1h", 200, json!(2_000)),
+    ] {
+        let body = json!({ "key": "alice", "wait": wait }).to_string();
+        let answer = client.post(path, &body).await;
+        assert_eq!(answer.status, status, "{path} {wait}: {}", answer.body);
+        if status == 200 {
+            assert_eq!(answer.json()["wait_ms"], wait_ms, "{}", answer.body);
+        }
+    }
+    let denied = client.get("/v1/check?key=alice&wait=2s").await;
+    assert_eq!(denied.status, 429, "{}", denied.body);
+    let waits = client.get("/v1/check?key=alice").await;
+    assert_eq!(waits.json()["wait_ms"], 3_000, "{}", waits.body);
+    let unread = client.get("/v1/check?key=alice&wait=soon").await;
+    assert_eq!(unread.status, 400);
+    assert!(
+        unread.problem().starts_with("wait: \"soon\""),
+        "{}",
+        unread.problem()
+    );
+    let twice = client.get("/v1/check?key=alice&wait=1s&wait=1s").await;
+    assert!(
+        twice.problem().ends_with("it is given twice"),
+        "{}",
+        twice.problem()
+    );
+}

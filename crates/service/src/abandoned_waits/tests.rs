@@ -307,6 +307,7 @@ fn i01_requests_settled_lower_admit_at_most_burst_and_queue() {
                 let options = CheckOptions {
                     cost: Some(1 + random.below(10)),
                     mode: CheckMode::Reserve,
+                    ..CheckOptions::default()
                 };
                 let decided = service.check_local(Transport::Http, &Nobody, options);
                 let mut verdict = decided.unwrap();

@@ -214,6 +214,8 @@ families! {
         "Denials not logged because of the log's rate limit";
     UNTRUSTED_GATEWAYS Counter "tollgate_untrusted_gateway_requests" []
         "Requests of gateways outside --trusted-proxies; their clients are refused";
+    OPERATOR_ADJUSTMENTS Counter "tollgate_operator_adjustments" ["what"]
+        "Operators' changes of a key's units: charge, refund";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
         "Log lines that were dropped because nobody read stderr fast enough";
     STATE_SAVES Counter "tollgate_state_saves" ["outcome"]

@@ -74,6 +74,10 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     page.family(&families::LOGS_SUPPRESSED).add(&[], suppressed);
     page.family(&families::UNTRUSTED_GATEWAYS)
         .add(&[], metrics.untrusted_gateway_requests());
+    let [charges, refunds] = &metrics.adjustments;
+    page.family(&families::OPERATOR_ADJUSTMENTS)
+        .add(&["charge"], charges.load(Ordering::Relaxed))
+        .add(&["refund"], refunds.load(Ordering::Relaxed));
     page.family(&families::LOG_LINES_DROPPED)
         .add(&[], metrics.dropped_log_lines());
     if let Some(state) = metrics.state_file() {

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
+use tollgate_engine::control::UnitAdjustment;
 use tollgate_engine::{DenialReason, ShardedCounters, Verdict};
 
 use crate::state::StateFileStatus;
@@ -90,6 +91,8 @@ pub struct Metrics {
     degraded: [AtomicU64; 3],
     suppressed_logs: AtomicU64,
     untrusted_gateways: AtomicU64,
+    /// Operators' charges and refunds.
+    adjustments: [AtomicU64; 2],
     /// Counted where the log is written, if it drops lines.
     dropped_log_lines: OnceLock<Arc<AtomicU64>>,
     state_file: OnceLock<Arc<StateFileStatus>>,
@@ -211,6 +214,7 @@ impl Metrics {
             degraded: Default::default(),
             suppressed_logs: AtomicU64::new(0),
             untrusted_gateways: AtomicU64::new(0),
+            adjustments: Default::default(),
             dropped_log_lines: OnceLock::new(),
             state_file: OnceLock::new(),
             rejected: Default::default(),
@@ -321,6 +325,16 @@ impl Metrics {
     #[must_use]
     pub fn untrusted_gateway_requests(&self) -> u64 {
         self.untrusted_gateways.load(Ordering::Relaxed)
+    }
+
+    /// Counts a charge or a refund by an operator.
+    pub(crate) fn record_adjustment(&self, adjustment: UnitAdjustment) {
+        let [charges, refunds] = &self.adjustments;
+        let counter = match adjustment {
+            UnitAdjustment::Charge(_) => charges,
+            UnitAdjustment::Refund(_) => refunds,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a request that the admin listener rejected.

@@ -1,5 +1,6 @@
 //! Operator changes while requests are decided.
 
+mod adjustments;
 mod blocks;
 mod invalid_requests;
 mod overrides;

@@ -24,6 +24,7 @@ pub(super) fn parse_plain_check_request(body: &[u8]) -> Option<CheckRequest> {
             request.set_attribute("key", value.into()).ok()
         }
         "cost" => request.set_cost(rest.read_number()?).ok(),
+        "wait" => request.set_wait(rest.read_string()?).ok(),
         "peek" => request.set_peek(rest.read_bool()?).ok(),
         _ => None,
     })?;

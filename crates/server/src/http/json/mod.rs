@@ -114,7 +114,8 @@ fn set_field(request: &mut CheckRequest, name: &str, value: StrictJson) -> Resul
         ("cost", value) => request.set_cost(value.integer("cost")?),
         ("peek", StrictJson::Other(Value::Bool(peek))) => request.set_peek(peek),
         ("peek", value) => Err(value.invalid("peek", "it must be true or false")),
-        (name, value) => Err(value.unknown_field(name, "attributes, key, cost, peek")),
+        ("wait", value) => request.set_wait(&value.text("wait")?),
+        (name, value) => Err(value.unknown_field(name, "attributes, key, cost, wait, peek")),
     }
 }
 

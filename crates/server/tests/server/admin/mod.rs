@@ -1,5 +1,6 @@
 //! The admin listener over real sockets: pages, operator actions and access control.
 
+mod adjustments;
 mod cross_site;
 mod exposition_format;
 mod liveness;

@@ -71,6 +71,7 @@ async fn ask(
     let options = CheckOptions {
         cost: Some(cost),
         mode,
+        ..CheckOptions::default()
     };
     let mut verdict = service.check(Transport::Http, client, options).await;
     let hours = match verdict.outcome() {

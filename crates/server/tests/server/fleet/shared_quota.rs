@@ -254,3 +254,72 @@ async fn envoy_files_share_their_counters_too() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(admitted, 5);
 }
+
+/// A charge or a refund on one server changes the key for all. Without the store nothing is changed, on no server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn charges_and_refunds_apply_to_all_servers_or_fail_with_503() {
+    let mut redis = RedisNode::start(
+        ServerProgram::Redis,
+        &["--appendonly", "yes", "--appendfsync", "always"],
+    );
+    let (one, other) = (
+        start_server(&redis.url(), TEN).await,
+        start_server(&redis.url(), TEN).await,
+    );
+    let body = |units: u64| {
+        format!(
+            r#"{{"limit": "ten", "key": ["alice"], "units": {units}, "who": "ada", "why": "abuse"}}"#
+        )
+    };
+    let charged = one.operate("POST", "/v1/charges", &body(8)).await;
+    assert_eq!(charged.json()["remaining"], 2, "{}", charged.body);
+    assert_eq!(other.check("alice").await.status, 200);
+    assert_eq!(other.check("alice").await.status, 200);
+    assert_eq!(one.check("alice").await.status, 429);
+    // The server that refunds forgets the denial that it has cached.
+    let refunded = one.operate("POST", "/v1/refunds", &body(3)).await;
+    assert_eq!(refunded.json()["remaining"], 3, "{}", refunded.body);
+    assert_eq!(one.check("alice").await.status, 200);
+    redis.kill();
+    for path in ["/v1/charges", "/v1/refunds"] {
+        let failed = one.operate("POST", path, &body(2)).await;
+        assert_eq!(failed.status, 503, "{}", failed.body);
+    }
+    let audit = one.operate("GET", "/v1/audit", "").await.json();
+    assert_eq!(audit["events"].as_array().unwrap().len(), 2);
+    redis.restart();
+    let peek = r#"{"key": "alice", "peek": true}"#;
+    let third = start_server(&redis.url(), TEN).await;
+    let looked = third.post("/v1/check", peek).await;
+    assert_eq!(
+        looked.json()["limits"][0]["remaining"],
+        2,
+        "{}",
+        looked.body
+    );
+}
+
+/// A denial of a call that does not wait is no denial of calls that do, on the same server and with the denial cached; and
+/// it charges nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_do_not_wait_do_not_deny_calls_that_wait() {
+    let redis = RedisNode::start(ServerProgram::Redis, &[]);
+    let queued = "limits: [{ name: queued, key: header.x-api-key, rate: 1/h, wait: 3h }]";
+    let one = start_server(&redis.url(), queued).await;
+    let check = async |wait: &str| {
+        let body = format!(r#"{{"key": "alice", "wait": "{wait}"}}"#);
+        one.post("/v1/check", &body).await
+    };
+    assert_eq!(check("0s").await.status, 200);
+    for _ in 0..3 {
+        assert_eq!(check("0s").await.status, 429);
+    }
+    let hours = |answer: serde_json::Value| answer["wait_ms"].as_u64().unwrap().div_ceil(3_600_000);
+    for expected in 1..=3 {
+        let answer = check("9h").await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert_eq!(hours(answer.json()), expected, "{}", answer.body);
+        assert_eq!(check("0s").await.status, 429);
+    }
+    assert_eq!(check("9h").await.status, 429, "the policy's wait is over");
+}

@@ -146,6 +146,29 @@ fn costs_come_from_the_client_and_header_names_ignore_case() {
     assert_eq!(verdict(&answer)[3], "-1", "never");
 }
 
+/// A client that cannot wait says so. Its denials take no turn of clients that wait.
+#[test]
+fn a_client_shortens_the_wait_of_its_own_calls() {
+    let (server, _clock) =
+        by_policy("limits: [{ name: queued, key: header.x-api-key, rate: 1/s, wait: 3s }]");
+    let mut line = InMemoryClient::new(&server);
+    let mut expect = |options: &str, [allowed, retry_after, wait]: [&str; 3]| {
+        let answer = line.line(&format!("TG.CHECK {options} header.x-api-key alice"));
+        let given = verdict(&answer);
+        assert_eq!(
+            [given[0], given[3], given[5]],
+            [allowed, retry_after, wait],
+            "{options}"
+        );
+    };
+    expect("WAIT 0s", ["1", "0", "0"]);
+    expect("WAIT 0s", ["0", "1000", "0"]);
+    expect("wait 500ms COST 1", ["0", "1000", "0"]);
+    expect("COST 1 WAIT 1s", ["1", "0", "1000"]);
+    expect("WAIT 1h PEEK", ["1", "0", "2000"]);
+    expect("", ["1", "0", "2000"]);
+}
+
 #[test]
 fn resp3_replies_with_a_map_and_a_boolean() {
     let (server, _clock) = by_policy(POLICY);
@@ -179,6 +202,14 @@ fn invalid_arguments_are_named() {
         (
             "TG.CHECK COST -1 ip ::1",
             "-ERR cost: '-1' is not a whole number",
+        ),
+        (
+            "TG.CHECK WAIT soon ip ::1",
+            "-ERR wait: 'soon' is not a duration: 0s not to wait, or 500ms, 2s, 1m",
+        ),
+        (
+            "TG.CHECK WAIT 1s WAIT 2s ip ::1",
+            "-ERR attribute 'WAIT': there is no such attribute",
         ),
         (
             "TG.CHECK ip nowhere",
