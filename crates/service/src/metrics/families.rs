@@ -251,7 +251,7 @@ mod tests {
         for family in FAMILIES {
             let same = FAMILIES.iter().filter(|other| other.name == family.name);
             assert_eq!(same.count(), 1, "{}", family.name);
-            let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
             assert!(family.name.chars().all(is_plain), "{}", family.name);
             for suffix in ["_total", "_info", "_count", "_sum", "_bucket", "_created"] {
                 assert!(!family.name.ends_with(suffix), "{}", family.name);

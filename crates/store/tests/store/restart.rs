@@ -173,14 +173,14 @@ fn compare(
 ) -> Result<[u64; 2], String> {
     let (mut trace, original) = (Trace::new(seed, keys), RestartableStore::new(room));
     let longest = if only_adds { 1 } else { 1_000_000_000 };
-    for _ in 0..1_500 {
+    for _ in 0..2_500 {
         let step = trace.step(longest, only_adds);
         trace.ask(&original, &step);
     }
     let restarted = original.restarted(&format!("twins-{room}-{later_room}-{seed}"), later_room);
     spoil(&trace, &restarted);
     let before = eviction_counts(&original);
-    for n in 0..1_500 {
+    for n in 0..2_500 {
         let step = trace.step(1_000_000_000, false);
         let [one, other] = [&original, &restarted].map(|twin| trace.ask(twin, &step));
         if one != other {
@@ -304,7 +304,8 @@ fn control_a_restart_that_loses_the_logs_is_noticed() {
         assert!(lost.count() > 0);
     };
     let noticed = (0..12).filter(|seed| compare(*seed, [5_000; 2], 20, false, lose).is_err());
-    assert!(noticed.count() > 6);
+    let noticed = noticed.count();
+    assert!(noticed > 6, "{noticed} of 12");
 }
 
 #[test]
