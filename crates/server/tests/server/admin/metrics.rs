@@ -298,8 +298,8 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
     };
     assert_eq!(
         of_limits(&page),
-        501 * 9,
-        "five hundred limits and the others, nine series each"
+        501 * 10,
+        "five hundred limits and the others, ten series each"
     );
     let rest = r#"tollgate_limit_decisions_total{limit="other",outcome="allowed"}"#;
     assert_eq!(page.value(rest), "200", "nothing is lost");
@@ -308,7 +308,7 @@ async fn i06_the_number_of_series_does_not_grow_with_keys_and_only_so_far_with_l
         .service()
         .replace(&policy(&limits(2_000)))
         .unwrap();
-    assert_eq!(of_limits(&scraped(&admin).await), 501 * 9);
+    assert_eq!(of_limits(&scraped(&admin).await), 501 * 10);
 }
 
 /// With envoyproxy/ratelimit configuration instead of a policy: rules are counted by name and halted together.
