@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// Replies to every script call with the same bytes. Ends when dropped.
+/// Replies to script calls with bytes that the test chooses. Ends when dropped.
 pub(crate) struct FakeServer {
     pub(crate) address: SocketAddr,
     pub(crate) calls: Arc<AtomicU64>,
@@ -24,9 +24,21 @@ impl FakeServer {
 
     /// The same with a reply that may contain its address.
     pub(crate) async fn replying_with(answer: impl FnOnce(SocketAddr) -> Option<Vec<u8>>) -> Self {
+        Self::replying_in_turn(|address| {
+            let answer = answer(address);
+            move |_| answer.clone()
+        })
+        .await
+    }
+
+    /// The same with a reply that depends on how many calls there were before.
+    pub(crate) async fn replying_in_turn<A>(answer: impl FnOnce(SocketAddr) -> A) -> Self
+    where
+        A: Fn(u64) -> Option<Vec<u8>> + Send + Sync + 'static,
+    {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let answer = answer(address);
+        let answer = Arc::new(answer(address));
         let (calls, connections) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let mut tasks = JoinSet::new();
         let counted = (Arc::clone(&calls), Arc::clone(&connections));
@@ -37,7 +49,7 @@ impl FakeServer {
                 served.spawn(serve(
                     stream,
                     address,
-                    answer.clone(),
+                    Arc::clone(&answer),
                     Arc::clone(&counted.0),
                 ));
             }
@@ -58,7 +70,7 @@ impl FakeServer {
 async fn serve(
     mut stream: TcpStream,
     address: SocketAddr,
-    answer: Option<Vec<u8>>,
+    answer: Arc<impl Fn(u64) -> Option<Vec<u8>>>,
     calls: Arc<AtomicU64>,
 ) {
     let mut read = Vec::new();
@@ -68,8 +80,8 @@ async fn serve(
             read.drain(..length);
             let reply = match name.as_slice() {
                 b"EVALSHA" => {
-                    calls.fetch_add(1, Ordering::SeqCst);
-                    answer.clone().unwrap_or_default()
+                    let before = calls.fetch_add(1, Ordering::SeqCst);
+                    answer(before).unwrap_or_default()
                 }
                 // As a cluster node it owns every slot.
                 b"CLUSTER" => {

@@ -24,10 +24,11 @@ use crate::wire::ScriptCall;
 
 /// The largest number of nodes that one call is sent to. Each node but the last has replied that it did not run it.
 const MAX_HOPS: u32 = 5;
-/// How often a call is repeated after `TRYAGAIN`.
-const MAX_RETRIES: u32 = 3;
-/// The longest pause before such a repetition.
-const RETRY_PAUSE: Duration = Duration::from_millis(2);
+/// How often a call pauses because the nodes have not settled who serves it: after `TRYAGAIN`, and after every `MOVED` but
+/// the first. All pauses together take one to two seconds, in which every node has sent a message to another.
+const MAX_PAUSES: u32 = 10;
+/// The longest first pause. Each further pause is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
 /// The nodes of the cluster, and the task that refreshes the slot map.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Cluster {
             let detail = "no known node of the cluster owns the slot";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));
         };
-        let (mut mode, mut hops, mut retries) = (CallMode::Plain, 1, 0);
+        let (mut mode, mut hops, mut is_moved, mut pauses) = (CallMode::Plain, 1, false, 0);
         loop {
             let failure = match pool.call(request, mode, deadline).await {
                 Ok(reply) => return Ok(reply),
@@ -88,13 +89,22 @@ impl Cluster {
                     self.state.request_refresh();
                     None
                 }
-                RoutingHint::Moved(to) => self
-                    .moved(slot, to, &pool)
-                    .map(|pool| (pool, CallMode::Plain)),
+                RoutingHint::Moved(to) => {
+                    let mut owner = self.moved(slot, to, &pool);
+                    // One `MOVED` corrects our map. A second one means that the nodes disagree: at the end of a migration
+                    // each may name the other until they have exchanged messages.
+                    if is_moved && owner.is_some() {
+                        hops -= 1;
+                        if !pause(&mut pauses, deadline.until()).await {
+                            owner = None;
+                        }
+                    }
+                    is_moved = true;
+                    owner.map(|pool| (pool, CallMode::Plain))
+                }
                 RoutingHint::Ask(to) => self.find(to, &pool).map(|pool| (pool, CallMode::Asking)),
                 RoutingHint::TryAgain => {
-                    retries += 1;
-                    let is_late = !wait_before_retry(retries, deadline.until()).await;
+                    let is_late = !pause(&mut pauses, deadline.until()).await;
                     // Start over: the keys may be together on another node by now.
                     let owner = self.owner(slot).filter(|_| !is_late);
                     hops -= 1;
@@ -129,12 +139,45 @@ impl Cluster {
     }
 }
 
-/// Waits briefly if another attempt is allowed and there is time. Returns false otherwise.
-async fn wait_before_retry(retries: u32, until: Instant) -> bool {
-    let wake = Instant::now() + RETRY_PAUSE / 2 + jittered(RETRY_PAUSE / 2);
-    if retries > MAX_RETRIES || wake >= until {
+/// Pauses if another pause is allowed and leaves the next call as much time. Returns false otherwise.
+async fn pause(pauses: &mut u32, until: Instant) -> bool {
+    let longest = FIRST_PAUSE.saturating_mul(1 << *pauses);
+    let pause = longest / 2 + jittered(longest / 2);
+    let wake = Instant::now() + pause;
+    if *pauses >= MAX_PAUSES || wake + pause > until {
         return false;
     }
+    *pauses += 1;
     tokio::time::sleep_until(wake).await;
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many pauses a call with this deadline makes, and the time that is left after the last one.
+    async fn pause_until(deadline: Duration) -> (u32, Duration) {
+        let (mut pauses, until) = (0, Instant::now() + deadline);
+        while pause(&mut pauses, until).await {}
+        (pauses, until - Instant::now())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn s_18_pauses_double_and_leave_the_last_call_time_for_its_reply() {
+        let (pauses, left) = pause_until(Duration::from_secs(20)).await;
+        assert_eq!(pauses, MAX_PAUSES);
+        assert!(left > Duration::from_secs(17), "{left:?}");
+        for deadline in [5, 15, 100].map(Duration::from_millis) {
+            let (pauses, left) = pause_until(deadline).await;
+            assert!((1..MAX_PAUSES).contains(&pauses), "{pauses}");
+            let last = FIRST_PAUSE * (1 << (pauses - 1)) / 2;
+            // Timers count in milliseconds and end up to one too late.
+            assert!(
+                left + Duration::from_millis(1) >= last,
+                "{left:?} after pauses of at least {last:?}"
+            );
+        }
+        assert_eq!(pause_until(Duration::from_millis(1)).await.0, 0);
+    }
 }
