@@ -2,7 +2,7 @@
 //!
 //! Must not know: what the file contains.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -29,6 +29,42 @@ pub fn replace_file(
         fs::remove_file(&temporary).ok();
     }
     written
+}
+
+/// Deletes the files that [`replace_file`] was writing beside `path` when a process crashed. Returns how many there were.
+///
+/// Call it only while no other process replaces the same file: files that are being written would be deleted too.
+///
+/// # Errors
+/// The folder cannot be read, or a file cannot be deleted.
+pub fn remove_leftovers(path: &Path) -> io::Result<usize> {
+    let Some(name) = path.file_name() else {
+        return Ok(0);
+    };
+    let mut removed = 0;
+    for entry in fs::read_dir(folder_of(path))? {
+        let entry = entry?;
+        if is_temporary_name(&entry.file_name(), name) && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Whether [`temporary_path`] makes this name for the file `name`: `.NAME.PROCESS.CALL.new`.
+fn is_temporary_name(candidate: &OsStr, name: &OsStr) -> bool {
+    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let numbers = candidate.as_encoded_bytes();
+    let numbers = numbers.strip_prefix(b".");
+    let numbers = numbers.and_then(|rest| rest.strip_prefix(name.as_encoded_bytes()));
+    let numbers = numbers.and_then(|rest| rest.strip_prefix(b"."));
+    let numbers = numbers.and_then(|rest| rest.strip_suffix(b".new"));
+    let mut parts = numbers.unwrap_or_default().split(|byte| *byte == b'.');
+    matches!(
+        (parts.next(), parts.next(), parts.next()),
+        (Some(process), Some(call), None) if is_number(process) && is_number(call)
+    )
 }
 
 /// One name per call, so that concurrent calls do not write to the same file.
@@ -60,11 +96,15 @@ fn write_new(
 fn sync_folder(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
-        let folder = path.parent();
-        let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        File::open(folder_of(path))?.sync_all()?;
     }
     #[cfg(not(unix))]
     let _ = path;
     Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent();
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }

@@ -112,3 +112,38 @@ fn a_failed_write_leaves_the_previous_file_and_nothing_else() {
     let nowhere = replace_file(&folder.file("none/state"), |_| Ok(()));
     assert_eq!(nowhere.unwrap_err().kind(), io::ErrorKind::NotFound);
 }
+
+/// A process that was killed while it saved left a copy of the whole state behind, and the next one never deleted it.
+#[test]
+fn leftovers_of_a_crash_are_deleted_and_nothing_else() {
+    let folder = Folder::new("leftovers");
+    let path = folder.file("state");
+    for left in [".state.1.0.new", ".state.4194304.123.new"] {
+        fs::write(folder.file(left), "half").unwrap();
+    }
+    let others = [
+        "state",
+        "state.lock",
+        ".state.new",
+        ".state.1.new",
+        ".state.1.2.3.new",
+        ".state.1.x.new",
+        ".state..1.new",
+        ".state2.1.0.new",
+        ".other.1.0.new",
+        ".state.1.0.new.bak",
+        ".state.1.0.old",
+    ];
+    for other in others {
+        fs::write(folder.file(other), "kept").unwrap();
+    }
+    fs::create_dir(folder.file(".state.2.0.new")).unwrap();
+    assert_eq!(remove_leftovers(&path).unwrap(), 2);
+    assert_eq!(remove_leftovers(&path).unwrap(), 0);
+    assert!(others.iter().all(|other| folder.file(other).exists()));
+    assert!(
+        folder.file(".state.2.0.new").exists(),
+        "a folder is not ours"
+    );
+    assert!(remove_leftovers(&folder.file("none/state")).is_err());
+}

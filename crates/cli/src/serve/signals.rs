@@ -1,4 +1,4 @@
-//! Signals: SIGINT and SIGTERM stop the server, SIGHUP reloads its files.
+//! Signals: SIGINT and SIGTERM stop the server, SIGHUP reloads its files, SIGXFSZ does nothing.
 //!
 //! Must not know: what a stop means for connections.
 
@@ -22,8 +22,12 @@ pub(super) struct StopSignals {
 impl StopSignals {
     /// Starts to listen for the signals.
     pub(super) fn listen() -> io::Result<Self> {
+        use rustix::process::Signal;
         use tokio::signal::unix::{SignalKind, signal};
 
+        // The handler stays when its stream is dropped. Without it a write beyond the limit of file sizes (`ulimit -f`) would end
+        // the process; with it the write fails, and the save of the state is counted as failed.
+        let _writes_fail = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,

@@ -62,6 +62,10 @@ impl StateSetup {
                     process: Some(process),
                 })
             }
+            // A save would replace a file that may be intact. A supervisor starts the process again.
+            LoadOutcome::Unreadable(error) => {
+                Err(format!("cannot read the state file {path}: {error}").into())
+            }
             LoadOutcome::Damaged(reason) if options.state.state_required => Err(format!(
                 "--state-required: the state file {path} cannot be used: {reason}"
             )

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::Timestamp;
-use tollgate_files::{FileWorker, open_regular, replace_file};
+use tollgate_files::{FileWorker, open_regular, remove_leftovers, replace_file};
 use tollgate_store::SnapshotError;
 
 /// How long a save may take before it counts as failed. Nothing waits for it but the next save.
@@ -49,6 +49,9 @@ pub enum LoadOutcome<T> {
     Loaded(T),
     /// The file cannot be used. Unless the process ends, [`keep it aside`](StateFile::keep_aside): a save would replace it.
     Damaged(SnapshotError),
+    /// The disk failed, was too slow, or refused access. The file may be intact, so the process must not go on: its first save
+    /// would replace the file.
+    Unreadable(io::Error),
 }
 
 /// The file cannot be used at all.
@@ -104,13 +107,14 @@ impl StateFile {
         &self.status
     }
 
-    /// Reads the file.
+    /// Reads the file. Deletes what a crash left of an earlier save.
     pub fn load<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut BufReader<File>) -> Result<T, SnapshotError> + Send + 'static,
     ) -> LoadOutcome<T> {
         let path = self.path.clone();
         let loaded = self.worker.run(move || {
+            delete_leftovers(&path);
             let file = open_regular(&path)?;
             warn_if_readable_by_others(&path, &file);
             read(&mut BufReader::new(file))
@@ -120,6 +124,7 @@ impl StateFile {
             Err(SnapshotError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 LoadOutcome::Missing
             }
+            Err(SnapshotError::Io(error)) => LoadOutcome::Unreadable(error),
             Err(reason) => {
                 self.status.was_damaged.store(true, Ordering::Relaxed);
                 self.status.set_error(Some(reason.to_string()));
@@ -244,6 +249,18 @@ impl fmt::Display for StateFileError {
 }
 
 impl std::error::Error for StateFileError {}
+
+/// Nobody else writes beside this file, because it is locked.
+fn delete_leftovers(path: &Path) {
+    let shown = path.display();
+    match remove_leftovers(path) {
+        Ok(0) => {}
+        Ok(files) => tracing::info!(path = %shown, files, "deleted unfinished saves of a crash"),
+        Err(error) => {
+            tracing::warn!(path = %shown, %error, "cannot delete unfinished saves of a crash");
+        }
+    }
+}
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);

@@ -344,3 +344,19 @@ fn a_folder_is_no_state_file_and_stays_where_it_is() {
     assert!(error.contains("is not a regular file"), "{error}");
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
 }
+
+/// A disk error at the start counted as damage: the intact file was renamed, and every quota began anew.
+#[test]
+fn a_disk_that_fails_is_no_damage_and_the_file_stays() {
+    let folder = Folder::new("unreadable");
+    fs::write(folder.file(), "intact").unwrap();
+    fs::write(folder.0.join(".state.7.0.new"), "half").unwrap();
+    let file = StateFile::open(&folder.file()).unwrap();
+    for kind in [io::ErrorKind::Other, io::ErrorKind::PermissionDenied] {
+        let loaded = file.load::<()>(move |_| Err(SnapshotError::Io(kind.into())));
+        assert!(matches!(loaded, LoadOutcome::Unreadable(error) if error.kind() == kind));
+    }
+    assert!(!file.status().was_damaged());
+    assert_eq!(fs::read(folder.file()).unwrap(), b"intact");
+    assert!(!folder.0.join(".state.7.0.new").exists(), "a crash left it");
+}

@@ -56,6 +56,14 @@ fn admin(served: &ServerProcess) -> SocketAddr {
     address.next().unwrap().parse().unwrap()
 }
 
+/// How many saves had this outcome.
+fn saves(served: &ServerProcess, outcome: &str) -> u64 {
+    let metrics = response(admin(served), "/metrics").unwrap();
+    let name = format!("tollgate_state_saves_total{{outcome=\"{outcome}\"}} ");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    line.unwrap().parse().unwrap()
+}
+
 /// The answer to a check, or to an acquire, which has a ticket.
 fn ask(address: SocketAddr, target: &str, path: &str, key: &str) -> String {
     let body = format!(r#"{{"attributes":{{"path":"/{path}","header.x-api-key":"{key}"}}}}"#);
@@ -139,13 +147,7 @@ fn after_a_crash_the_last_save_counts() {
     let policy = PolicyFile::new("state-crash", POLICY);
     let first = ServerProcess::start(command(&folder, &policy, &["--state-interval=100ms"]));
     assert!((0..3).all(|_| is_admitted(first.address, "bucket", "a")));
-    let saves = || {
-        let metrics = response(admin(&first), "/metrics").unwrap();
-        let line = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix("tollgate_state_saves_total{outcome=\"saved\"} "));
-        line.unwrap().parse::<u64>().unwrap()
-    };
+    let saves = || saves(&first, "saved");
     // The save after the next began when all requests had been decided.
     let before = saves();
     while saves() < before + 2 {
@@ -200,4 +202,35 @@ fn a_folder_that_cannot_be_written_to_and_a_fleet_are_refused() {
     let with_redis = command(&folder, &policy, &["--redis=redis://127.0.0.1:1"]).output();
     let message = String::from_utf8(with_redis.unwrap().stderr).unwrap();
     assert!(message.contains("cannot be used with"), "{message}");
+}
+
+/// `ulimit -f` made the first save end the process with SIGXFSZ.
+#[test]
+fn a_limit_of_file_sizes_makes_saves_fail_and_the_server_goes_on() {
+    let folder = Folder::new("xfsz");
+    let policy = PolicyFile::new("state-xfsz", POLICY);
+    let served = ServerProcess::start(command(&folder, &policy, &["--state-interval=100ms"]));
+    let limited = Command::new("prlimit")
+        .args(["--pid", &served.id().to_string(), "--fsize=16"])
+        .status();
+    assert!(limited.unwrap().success());
+    while saves(&served, "failed") == 0 {
+        std::thread::yield_now();
+    }
+    served.wait_for("state not saved");
+    assert!(is_admitted(served.address, "bucket", "a"));
+    assert_eq!(served.stop("TERM").0.code(), Some(0));
+}
+
+/// A disk error counted as damage: the intact file was renamed, and every quota began anew. A read of this file fails with EIO.
+#[test]
+fn a_state_file_that_cannot_be_read_is_left_alone_and_the_server_does_not_start() {
+    let folder = Folder::new("unreadable");
+    let policy = PolicyFile::new("state-unreadable", POLICY);
+    std::os::unix::fs::symlink("/proc/self/mem", folder.state()).unwrap();
+    let output = command(&folder, &policy, &[]).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(message.contains("cannot read the state file"), "{message}");
+    assert!(folder.state().is_symlink(), "it was not renamed");
 }
