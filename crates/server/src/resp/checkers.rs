@@ -180,7 +180,7 @@ impl<'a> CommandAttributes<'a> {
             if !is_attribute_name(name) {
                 return wrong(
                     "there is no such attribute; there are ip, method, host, route, path, domain, header.NAME, query.NAME, \
-                     cookie.NAME, claim.NAME, descriptor.NAME",
+                     cookie.NAME, claim.NAME, descriptor.NAME, descriptors.NAME",
                 );
             }
             let mut earlier = command.attributes().take(position);
@@ -243,9 +243,10 @@ fn split_name(name: &[u8]) -> (&[u8], Option<&[u8]>) {
 fn is_attribute_name(name: &[u8]) -> bool {
     match split_name(name) {
         (b"ip" | b"method" | b"host" | b"route" | b"path" | b"domain", None) => true,
-        (b"header" | b"query" | b"cookie" | b"claim" | b"descriptor", Some(rest)) => {
-            !rest.is_empty()
-        }
+        (
+            b"header" | b"query" | b"cookie" | b"claim" | b"descriptor" | b"descriptors",
+            Some(rest),
+        ) => !rest.is_empty(),
         _ => false,
     }
 }
@@ -302,6 +303,8 @@ mod tests {
             "cookie.c",
             "claim.sub",
             "descriptor.d",
+            "descriptors.d",
+            "descriptors.",
             "weather",
             "ip.x",
             "",
