@@ -7,6 +7,7 @@ use super::scalar::describe_node;
 use crate::attributes::Attribute;
 use crate::grammar::{self, GrammarError, nearest_name, quote};
 use crate::model::{IpNet, Test};
+use crate::rules::host;
 use crate::source::{SourceNode, SourceValue};
 
 /// `{ in: office }`: the networks of one or more lists.
@@ -152,9 +153,10 @@ pub(super) fn read_values(
 }
 
 fn parse_host(text: &str) -> Result<Box<str>, GrammarError> {
-    let port = text
-        .rsplit_once(':')
-        .filter(|(name, port)| !name.contains(':') && port.bytes().all(|b| b.is_ascii_digit()));
+    let port = text.rsplit_once(':').filter(|(name, port)| {
+        let is_name = !name.contains(':') || name.ends_with(']');
+        is_name && port.bytes().all(|b| b.is_ascii_digit())
+    });
     if let Some((name, _)) = port {
         return Err(GrammarError::with_help(
             format!(
@@ -170,7 +172,19 @@ fn parse_host(text: &str) -> Result<Box<str>, GrammarError> {
             "write a name such as `api.example.com`",
         ));
     }
-    Ok(text.to_ascii_lowercase().into())
+    Ok(canonical_host(text))
+}
+
+/// A host as it is compared: in lower case, an IPv6 address in its one spelling.
+pub(super) fn canonical_host(text: &str) -> Box<str> {
+    let canonical = match text.contains(':') {
+        true => host::canonical(text.as_bytes()),
+        false => None,
+    };
+    let canonical = canonical.map(|host| String::from_utf8_lossy(&host).into_owned());
+    canonical
+        .unwrap_or_else(|| text.to_ascii_lowercase())
+        .into()
 }
 
 fn parse_path(text: &str) -> Result<Box<str>, GrammarError> {

@@ -5,6 +5,7 @@
 use serde_json::Value as Json;
 
 use super::TreeReader;
+use super::condition_values::canonical_host;
 use super::field_reader::FieldReader;
 use super::field_spec::{Field, FieldDefault, field_specs};
 use super::key::read_key;
@@ -130,7 +131,7 @@ pub(super) fn read_tiers(
 pub(super) fn canonical_value(by: Option<&Attribute>, value: &str) -> Box<str> {
     match by {
         Some(Attribute::Method) => value.to_ascii_uppercase().into(),
-        Some(Attribute::Host) => value.to_ascii_lowercase().into(),
+        Some(Attribute::Host) => canonical_host(value),
         _ => value.into(),
     }
 }

@@ -1,18 +1,13 @@
-//! Reads hosts: without port, without dots at the end, and only what can be a host name or an address.
+//! Reads hosts: without port, without dots at the end, IPv6 addresses in one spelling, and only what can be a host name or an
+//! address.
 //!
 //! Must not know: paths, conditions.
 
+use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
 /// The maximum length of a host, with its port.
 const MAX_HOST_LEN: usize = 1_024;
-
-/// A host, trimmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TrimmedHost<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) has_uppercase: bool,
-}
 
 /// Whether this is the canonical form of a host name: one scan, for most requests.
 pub(super) fn is_canonical(host: &[u8]) -> bool {
@@ -20,23 +15,23 @@ pub(super) fn is_canonical(host: &[u8]) -> bool {
     host.len() <= MAX_HOST_LEN && host.iter().all(is_plain) && host.last() != Some(&b'.')
 }
 
-/// The host without its port and without dots at the end, which make a name absolute and do not change it. `None` if it
-/// is neither a name nor an address.
-pub(super) fn trim(host: &[u8]) -> Option<TrimmedHost<'_>> {
+/// The host without its port and without dots at the end, which make a name absolute and do not change it. An IPv6 address is
+/// spelled as in RFC 5952, with brackets. Names keep their case. `None` if it is neither a name nor an address.
+pub(crate) fn canonical(host: &[u8]) -> Option<Cow<'_, [u8]>> {
     if host.len() > MAX_HOST_LEN {
         return None;
     }
     let mut colons = host.iter().filter(|byte| **byte == b':');
     let bytes = match host {
-        [b'[', ..] => {
-            let end = host.iter().position(|byte| *byte == b']')?;
-            let (address, port) = host.split_at_checked(end + 1)?;
-            let inner = address.get(1..end).unwrap_or_default();
+        [b'[', rest @ ..] => {
+            let end = rest.iter().position(|byte| *byte == b']')?;
+            let (address, port) = rest.split_at_checked(end)?;
+            let port = port.get(1..).unwrap_or_default();
             let is_port = port.is_empty() || is_port(port);
-            (is_port && is_ipv6(inner)).then_some(address)?
+            return ipv6(address).filter(|_| is_port);
         }
         // An IPv6 address without brackets has no port.
-        _ if colons.nth(1).is_some() => is_ipv6(host).then_some(host)?,
+        _ if colons.nth(1).is_some() => return ipv6(host),
         _ => {
             let name = match host.iter().position(|byte| *byte == b':') {
                 Some(colon) => {
@@ -52,15 +47,14 @@ pub(super) fn trim(host: &[u8]) -> Option<TrimmedHost<'_>> {
         }
     };
     let end = bytes.iter().rposition(|byte| *byte != b'.');
-    let bytes = bytes.get(..end.map_or(0, |last| last + 1))?;
-    Some(TrimmedHost {
-        bytes,
-        has_uppercase: bytes.iter().any(u8::is_ascii_uppercase),
-    })
+    bytes
+        .get(..end.map_or(0, |last| last + 1))
+        .map(Cow::Borrowed)
 }
 
-fn is_ipv6(text: &[u8]) -> bool {
-    std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
+fn ipv6(text: &[u8]) -> Option<Cow<'static, [u8]>> {
+    let address: Ipv6Addr = std::str::from_utf8(text).ok()?.parse().ok()?;
+    Some(Cow::Owned(format!("[{address}]").into_bytes()))
 }
 
 fn is_port(port: &[u8]) -> bool {
@@ -71,8 +65,8 @@ fn is_port(port: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn trimmed(host: &str) -> Option<&str> {
-        trim(host.as_bytes()).map(|host| std::str::from_utf8(host.bytes).unwrap())
+    fn read(host: &str) -> Option<String> {
+        canonical(host.as_bytes()).map(|host| String::from_utf8(host.into_owned()).unwrap())
     }
 
     #[test]
@@ -85,34 +79,59 @@ mod tests {
             "a.example:",
             "a.example..",
         ] {
-            assert_eq!(trimmed(host), Some("a.example"), "{host}");
+            assert_eq!(read(host).as_deref(), Some("a.example"), "{host}");
             assert_eq!(is_canonical(host.as_bytes()), host == "a.example");
         }
-        assert!(trim(b"A.example").is_some_and(|host| host.has_uppercase));
+        assert_eq!(read("A.example").as_deref(), Some("A.example"));
         assert!(!is_canonical(b"A.example"));
     }
 
     #[test]
-    fn addresses_keep_their_colons() {
+    fn addresses_have_one_spelling() {
         for (host, name) in [
             ("[::1]:80", "[::1]"),
             ("[::1]", "[::1]"),
-            ("::1", "::1"),
+            ("::1", "[::1]"),
+            ("[0:0::0:1]:", "[::1]"),
+            ("[2001:DB8:0:0:0:0:0:A]", "[2001:db8::a]"),
+            ("2001:0db8::000a", "[2001:db8::a]"),
+            ("[::ffff:192.0.2.7]", "[::ffff:192.0.2.7]"),
+            ("[::ffff:c000:207]", "[::ffff:192.0.2.7]"),
             ("192.0.2.7:80", "192.0.2.7"),
         ] {
-            assert_eq!(trimmed(host), Some(name));
+            assert_eq!(read(host).as_deref(), Some(name));
+            assert_eq!(
+                is_canonical(host.as_bytes()),
+                host == name && !host.contains(':')
+            );
         }
     }
 
     #[test]
     fn what_is_no_host_is_refused() {
         for host in [
-            "a b", "a/b", "a\\b", "a@b", "a%2eb", "a\0b", "a,b", "a:b", "a:80:", "[::1", "[]",
-            "[::1]x", "a?b", "*",
+            "a b",
+            "a/b",
+            "a\\b",
+            "a@b",
+            "a%2eb",
+            "a\0b",
+            "a,b",
+            "a:b",
+            "a:80:",
+            "[::1",
+            "[]",
+            "[::1]x",
+            "a?b",
+            "*",
+            "[::1].",
+            "[::1%25eth0]",
+            "::1:",
+            "[a.example]",
         ] {
-            assert_eq!(trimmed(host), None, "{host}");
+            assert_eq!(read(host), None, "{host}");
         }
-        assert_eq!(trim(&[b'a'; MAX_HOST_LEN + 1]), None);
-        assert!(trim(&[b'a'; MAX_HOST_LEN]).is_some());
+        assert_eq!(canonical(&[b'a'; MAX_HOST_LEN + 1]), None);
+        assert!(canonical(&[b'a'; MAX_HOST_LEN]).is_some());
     }
 }

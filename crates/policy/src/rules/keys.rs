@@ -10,7 +10,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use super::credentials;
 use super::draft::{DraftLimit, KeySpec, MAX_KEY_PARTS, RuleErrorKind};
-use super::{KeyBuffer, KeyOutcome, MatchedRules, MeterRef, Rules, canonical_host};
+use super::{KeyBuffer, KeyOutcome, MatchedRules, MeterRef, Rules, host};
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{KeyPart, OnMissing};
 
@@ -195,7 +195,11 @@ impl KeySpec {
             let value = value.as_ref();
             let value = match part.attribute.value {
                 Attribute::Ip => PartValue::Address(value.parse().ok()?),
-                Attribute::Host => PartValue::Bytes(canonical_host(value.as_bytes())?),
+                Attribute::Host => match host::canonical(value.as_bytes()) {
+                    Some(host) => PartValue::Canonical(host.into_owned()),
+                    // A host that cannot be read stays as it is.
+                    None => PartValue::Bytes(value.as_bytes()),
+                },
                 ref other => PartValue::from_value(other, value.as_bytes()),
             };
             push_value(PartEncoding::for_part(part), &value, &secret, buffer);

@@ -8,7 +8,7 @@ mod credentials;
 mod display_key;
 mod draft;
 mod glob_pattern;
-mod host;
+pub(crate) mod host;
 mod key_buffer;
 mod keys;
 mod matched_rules;
@@ -39,6 +39,8 @@ pub use path::Unreadable;
 pub use quota_builder::QuotaBuilder;
 pub use variant_selector::VariantSelector;
 pub(crate) use variant_selector::{ComputedQuota, MeterGrant};
+
+use std::borrow::Cow;
 
 use matcher::Matcher;
 
@@ -229,7 +231,7 @@ impl Rules {
             Attribute::Route => self.route(request, matched),
             Attribute::Ip => None,
             Attribute::Path => canonical_path(request.get(attribute)?, matched),
-            Attribute::Host => canonical_host(request.get(attribute)?),
+            Attribute::Host => canonical_host(request.get(attribute)?, matched),
             other => request.get(other),
         }
     }
@@ -244,6 +246,12 @@ fn canonical_path<'a>(raw: &'a [u8], matched: &'a MatchedRules) -> Option<&'a [u
 }
 
 /// The one spelling of a host for keys, which are in lower case. A host that cannot be read stays as it is.
-fn canonical_host(raw: &[u8]) -> Option<&[u8]> {
-    Some(host::trim(raw).map_or(raw, |host| host.bytes))
+fn canonical_host<'a>(raw: &'a [u8], matched: &'a MatchedRules) -> Option<&'a [u8]> {
+    match &matched.readings.host {
+        canonical if !canonical.is_empty() => Some(canonical),
+        _ => match host::canonical(raw) {
+            Some(Cow::Borrowed(host)) => Some(host),
+            _ => Some(raw),
+        },
+    }
 }

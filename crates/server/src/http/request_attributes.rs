@@ -87,9 +87,15 @@ fn to_uppercase(mut value: Vec<u8>) -> Box<[u8]> {
 /// A host without its port. The colons of an IPv6 address in brackets are not a port separator.
 pub(crate) fn without_port(host: &[u8]) -> &[u8] {
     let is_digits = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
+    // An IPv6 address without brackets has no port.
+    let can_have_port = |name: &[u8]| name.ends_with(b"]") || !name.contains(&b':');
     match host.iter().rposition(|byte| *byte == b':') {
         Some(colon) => match host.split_at_checked(colon) {
-            Some((name, port)) if is_digits(port.get(1..).unwrap_or_default()) => name,
+            Some((name, port))
+                if can_have_port(name) && is_digits(port.get(1..).unwrap_or_default()) =>
+            {
+                name
+            }
             _ => host,
         },
         None => host,
@@ -188,6 +194,7 @@ mod tests {
             ("a.example:80", "a.example"),
             ("[::1]:80", "[::1]"),
             ("[::1]", "[::1]"),
+            ("2001:db8::1", "2001:db8::1"),
             ("a:b", "a:b"),
             ("", ""),
         ] {

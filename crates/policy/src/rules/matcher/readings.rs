@@ -136,10 +136,10 @@ impl Readings {
     ) -> Option<Unreadable> {
         self.clear();
         if let Some(raw) = raw.host {
-            let Some(host) = host::trim(raw) else {
+            let Some(host) = host::canonical(raw) else {
                 return Some(Unreadable::InvalidHost);
             };
-            self.host.extend_from_slice(host.bytes);
+            self.host.extend_from_slice(&host);
             self.host.make_ascii_lowercase();
         }
         let sent = raw.path?;

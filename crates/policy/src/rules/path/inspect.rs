@@ -18,6 +18,8 @@ pub enum Unreadable {
     PathTooLong,
     /// The path has a control character, as it is or escaped.
     ControlCharacter,
+    /// The path or the query has a `#`. Clients do not send it; some servers end the path there, others do not.
+    Fragment,
     /// A `%` of the path is not followed by two hexadecimal digits.
     BrokenEscape,
     /// The path has a character in more bytes of UTF-8 than it needs.
@@ -35,6 +37,7 @@ impl fmt::Display for Unreadable {
         f.write_str(match self {
             Self::PathTooLong => "the path is longer than 8192 bytes",
             Self::ControlCharacter => "the path has a control character",
+            Self::Fragment => "the path or query has a #",
             Self::BrokenEscape => "a % in the path is not followed by two hexadecimal digits",
             Self::OverlongUtf8 => "the path has an overlong UTF-8 sequence",
             Self::TooManyReadings => "the path can be read in too many ways",
@@ -72,6 +75,7 @@ pub(in super::super) fn inspect(path: &[u8]) -> (PathFeatures, Option<Unreadable
         let found = match byte {
             0..0x20 | 0x7f => Some(Unreadable::ControlCharacter),
             b'%' if !is_escaped => Some(Unreadable::BrokenEscape),
+            b'#' if !is_escaped => Some(Unreadable::Fragment),
             0x80..=0xbf if is_overlong(before, byte) => Some(Unreadable::OverlongUtf8),
             _ => None,
         };

@@ -1,6 +1,6 @@
 //! Reads paths as servers read them, so that no spelling of a path evades a limit.
 //!
-//! The path ends at `?` or `#`. Most paths are plain: they have one reading, which is found by one scan and not copied.
+//! The path ends at `?`. Most paths are plain: they have one reading, which is found by one scan and not copied.
 //! Any other path has a bounded number of [`readings`]. Must not know: templates, globs, policies.
 
 mod inspect;
@@ -65,6 +65,7 @@ const BYTE_CLASSES: [u8; 256] = {
     classes[b'/' as usize] = SLASH;
     classes[b'.' as usize] = DOT;
     classes[b'%' as usize] = ODD;
+    classes[b'#' as usize] = ODD;
     classes[b';' as usize] = ODD;
     classes[b'\\' as usize] = ODD;
     // The first bytes of overlong UTF-8.
@@ -73,7 +74,6 @@ const BYTE_CLASSES: [u8; 256] = {
     classes[0xe0] = ODD;
     classes[0xf0] = ODD;
     classes[b'?' as usize] = END;
-    classes[b'#' as usize] = END;
     classes
 };
 
@@ -108,9 +108,9 @@ pub(super) fn plain(raw: &[u8]) -> Option<(NormalizedPath<'_>, bool)> {
     Some((NormalizedPath { full }, has_uppercase))
 }
 
-/// The path without its query and fragment.
+/// The path without its query.
 pub(super) fn without_query(raw: &[u8]) -> &[u8] {
-    let end = raw.iter().position(|byte| matches!(byte, b'?' | b'#'));
+    let end = raw.iter().position(|byte| *byte == b'?');
     raw.get(..end.unwrap_or(raw.len())).unwrap_or_default()
 }
 

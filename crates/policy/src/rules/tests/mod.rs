@@ -4,6 +4,7 @@
 
 mod allocation;
 mod differential;
+mod host_spellings;
 mod keys;
 mod matching;
 mod naive;

@@ -70,11 +70,11 @@ const SERVERS: [Server; 14] = [
 
 /// All readings of a path; `None` if it cannot be read.
 pub(super) fn readings(raw: &[u8], settings: PathSettings) -> Option<Vec<NaivePath>> {
-    let sent = raw.split(|byte| b"?#".contains(byte)).next().unwrap();
+    let sent = raw.split(|byte| *byte == b'?').next().unwrap();
     let whole = decode(sent);
     if whole
         .iter()
-        .any(|byte| byte.0.is_ascii_control() || *byte == (b'%', false))
+        .any(|byte| byte.0.is_ascii_control() || [(b'%', false), (b'#', false)].contains(byte))
     {
         return None;
     }
@@ -186,7 +186,7 @@ pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
 
 /// The segments of a path in a policy.
 pub(super) fn policy_path(text: &[u8]) -> NaivePath {
-    let sent = text.split(|byte| b"?#".contains(byte)).next().unwrap();
+    let sent = text.split(|byte| *byte == b'?').next().unwrap();
     read(sent, &SERVERS[0], false, false)
 }
 

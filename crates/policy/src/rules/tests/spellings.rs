@@ -31,7 +31,7 @@ limits:
   - { name: narrow, match: { route: "/api/{x}", method: GET }, group: g, rate: 1/s }
 "#;
 
-fn rules(settings: &str) -> Rules {
+pub(super) fn rules(settings: &str) -> Rules {
     let policy: Policy = load(
         &format!("{settings}\n{POLICY}"),
         "p.yaml",
@@ -41,14 +41,14 @@ fn rules(settings: &str) -> Rules {
     Rules::compile(&policy, [7; 16]).unwrap()
 }
 
-struct Answer {
-    names: Vec<String>,
+pub(super) struct Answer {
+    pub(super) names: Vec<String>,
     listed: ListVerdict,
-    unreadable: Option<Unreadable>,
-    keys: Vec<Vec<u8>>,
+    pub(super) unreadable: Option<Unreadable>,
+    pub(super) keys: Vec<Vec<u8>>,
 }
 
-fn ask(rules: &Rules, values: &[(&str, &str)]) -> Answer {
+pub(super) fn ask(rules: &Rules, values: &[(&str, &str)]) -> Answer {
     let request = Request::with(values);
     let mut matched = MatchedRules::new();
     rules.match_rules(&request, &mut matched);
@@ -75,7 +75,7 @@ fn ask(rules: &Rules, values: &[(&str, &str)]) -> Answer {
 }
 
 /// The spellings of the attack, and more of their kind.
-pub(super) const SPELLINGS: [&str; 27] = [
+pub(super) const SPELLINGS: [&str; 26] = [
     "/api%2Flogin",
     "/api/login%2f",
     "/api/login;x",
@@ -98,7 +98,6 @@ pub(super) const SPELLINGS: [&str; 27] = [
     "/api/%6Cogin",
     "/%61pi/login",
     "/api/login?a=b",
-    "/api/login#x",
     "/api/login%3Bx",
     "/API%5CLOGIN;x%2F..",
     "/x;/..;y/api;z\\login;",
@@ -176,37 +175,6 @@ fn every_spelling_has_the_key_of_the_plain_path() {
 }
 
 #[test]
-fn every_spelling_of_a_host_is_limited_with_the_same_key() {
-    let rules = rules("");
-    let of = |host: &str| ask(&rules, &[("host", host), ("path", "/")]);
-    let plain = of("api.example.com");
-    assert!(plain.names.contains(&"host".to_owned()));
-    for host in [
-        "api.example.com.",
-        "API.example.com",
-        "api.example.com:443",
-        "Api.Example.Com.:8443",
-        "api.example.com..",
-    ] {
-        let answer = of(host);
-        assert_eq!(
-            (&answer.names, &answer.keys),
-            (&plain.names, &plain.keys),
-            "{host}"
-        );
-    }
-    for host in [
-        "api.example.com/",
-        "api.example.com\\",
-        "a@api.example.com",
-        "api%2eexample.com",
-        "api.example.com\0",
-    ] {
-        assert_eq!(of(host).unreadable, Some(Unreadable::InvalidHost), "{host}");
-    }
-}
-
-#[test]
 fn what_cannot_be_read_is_reported() {
     let rules = rules("");
     for (path, reason) in [
@@ -218,6 +186,9 @@ fn what_cannot_be_read_is_reported() {
         ("/api/%6", Unreadable::BrokenEscape),
         ("/api%u002flogin", Unreadable::BrokenEscape),
         ("/api%c0%aflogin", Unreadable::OverlongUtf8),
+        // It was the path `/x` here, and `/api/login` for servers that do not end a path at `#`.
+        ("/x#/../api/login", Unreadable::Fragment),
+        ("/api/login#x?y", Unreadable::Fragment),
     ] {
         let answer = ask(&rules, &[("path", path)]);
         assert_eq!(answer.unreadable, Some(reason), "{path}");

@@ -12,7 +12,8 @@ use tollgate_policy::model::DuplicateRule;
 
 use super::Gateway;
 use super::repeated_values::{
-    NamedValues, ResolvedValue, cookie_pairs, header_lines, query_pairs, resolve, values_named,
+    NamedValues, ResolvedValue, cookie_pairs, has_other_value_at_semicolons, header_lines,
+    query_pairs, resolve, values_named,
 };
 use crate::http::bad_input::BadInput;
 use crate::http::request_attributes::without_port;
@@ -67,6 +68,8 @@ impl<'a> ForwardedRequest<'a> {
         };
         let uri = single_header(headers, fields.uri)?;
         let (path, query) = path_and_query(uri);
+        // Servers that end the query there read other parameters than those that do not.
+        let unreadable = query.contains(&b'#').then_some(Unreadable::Fragment);
         let ip = client_address(headers, peer, clients)?;
         Ok(Self {
             headers,
@@ -82,7 +85,7 @@ impl<'a> ForwardedRequest<'a> {
             pairs: OnceLock::new(),
             cookies: OnceLock::new(),
             resolved: Vec::new(),
-            unreadable: None,
+            unreadable,
         })
     }
 
@@ -91,7 +94,7 @@ impl<'a> ForwardedRequest<'a> {
         for (attribute, rule) in rules {
             let resolved = match attribute {
                 Attribute::Header(name) => self.resolved_header(name, *rule),
-                Attribute::Query(name) => resolve(values_named(self.pairs(), name), *rule, b","),
+                Attribute::Query(name) => self.resolved_parameter(name, *rule),
                 Attribute::Cookie(name) => resolve(values_named(self.cookies(), name), *rule, b","),
                 _ => continue,
             };
@@ -115,6 +118,13 @@ impl<'a> ForwardedRequest<'a> {
             true => ResolvedValue::First,
             false => resolve(header_lines(self.headers, name), rule, b", "),
         }
+    }
+
+    fn resolved_parameter(&self, name: &str, rule: DuplicateRule) -> ResolvedValue<'_> {
+        if rule == DuplicateRule::Refused && has_other_value_at_semicolons(self.query, name) {
+            return ResolvedValue::Refused;
+        }
+        resolve(values_named(self.pairs(), name), rule, b",")
     }
 
     fn pairs(&self) -> &NamedValues {
@@ -195,7 +205,8 @@ fn client_address(
     }
 }
 
-/// The path and the query of a request target in origin or absolute form.
+/// The path and the query of a request target in origin, absolute or asterisk form. `OPTIONS *` has an empty path (RFC 9110,
+/// 7.1), as `http://host` has.
 fn path_and_query(uri: &[u8]) -> (&[u8], &[u8]) {
     let find = |text: &[u8], wanted: &[u8]| text.iter().position(|byte| wanted.contains(byte));
     let scheme = uri.windows(3).position(|three| three == b"://");
@@ -205,11 +216,10 @@ fn path_and_query(uri: &[u8]) -> (&[u8], &[u8]) {
             .unwrap_or(b"/"),
         _ => uri,
     };
-    let end = find(target, b"#").unwrap_or(target.len());
-    let target = target.get(..end).unwrap_or_default();
     match find(target, b"?").and_then(|at| target.split_at_checked(at)) {
         Some((b"", query)) => (b"/", query.get(1..).unwrap_or_default()),
         Some((path, query)) => (path, query.get(1..).unwrap_or_default()),
+        None if target == b"*" => (b"/", b""),
         None => (target, b""),
     }
 }
@@ -387,17 +397,63 @@ mod tests {
         }
     }
 
+    /// Some servers split queries at `;` too. `?c;key=1` and `?key=1;x` gave such a server a key that the limiter did not see.
+    #[test]
+    fn parameters_that_differ_for_servers_that_split_at_semicolons_are_refused() {
+        for (uri, is_refused) in [
+            ("/?key=1", false),
+            ("/?key=1&a;b", false),
+            ("/?key=1;key=1", true),
+            ("/?c;key=1", true),
+            ("/?key=1;x", true),
+            ("/?key=1&c;key=2", true),
+            ("/?c;k%65y=1", true),
+            ("/?key=1%3Bx", false),
+            ("/?other;x=1", false),
+        ] {
+            let mut fields = FROM_NGINX.to_vec();
+            fields[0].1 = uri;
+            let headers = headers(&fields);
+            for (rule, can_refuse) in [
+                (DuplicateRule::Refused, true),
+                (DuplicateRule::First, false),
+            ] {
+                let mut request = read(Gateway::Nginx, &headers).unwrap();
+                let attribute = Attribute::parse("query.key").unwrap();
+                request.resolve_duplicates(&[(attribute, rule)]);
+                let refused = request.unreadable().is_some();
+                assert_eq!(refused, is_refused && can_refuse, "{uri} {rule:?}");
+            }
+        }
+    }
+
+    /// A `#` in a path ended it here, but not for every server: `/x#/../login` escaped the limit on `/login`.
+    #[test]
+    fn a_query_with_a_number_sign_is_refused_and_a_path_keeps_it_for_the_policy_to_refuse() {
+        let mut fields = FROM_NGINX.to_vec();
+        fields[0].1 = "/x?a=1#&key=2";
+        let refused = headers(&fields);
+        let request = read(Gateway::Nginx, &refused).unwrap();
+        assert_eq!(request.unreadable(), Some(Unreadable::Fragment));
+        fields[0].1 = "/x#/../login";
+        let kept = headers(&fields);
+        let request = read(Gateway::Nginx, &kept).unwrap();
+        assert_eq!(get(&request, "path"), Some("/x#/../login"));
+    }
+
     #[test]
     fn targets_are_split_into_path_and_query() {
         for (uri, expected) in [
             ("/a/b?c=d", ("/a/b", "c=d")),
             ("/a?b?c", ("/a", "b?c")),
-            ("/a#x?y", ("/a", "")),
+            ("/a#x?y", ("/a#x", "y")),
+            ("/a?b#c", ("/a", "b#c")),
             ("http://h.example/a?b", ("/a", "b")),
             ("http://h.example", ("/", "")),
             ("http://h.example?b", ("/", "b")),
             ("/r?to=http://x/y", ("/r", "to=http://x/y")),
-            ("*", ("*", "")),
+            ("*", ("/", "")),
+            ("/*", ("/*", "")),
         ] {
             let (path, query) = path_and_query(uri.as_bytes());
             let expected: (&str, &str) = expected;

@@ -78,6 +78,19 @@ pub(super) fn query_pairs(query: &[u8]) -> NamedValues {
     .collect()
 }
 
+/// Whether servers that split queries at `;`, too, read other values of this parameter.
+pub(super) fn has_other_value_at_semicolons(query: &[u8], name: &str) -> bool {
+    if !query.contains(&b';') {
+        return false;
+    }
+    let split: Vec<u8> = query
+        .iter()
+        .map(|byte| if *byte == b';' { b'&' } else { *byte })
+        .collect();
+    let (pairs, split) = (query_pairs(query), query_pairs(&split));
+    !values_named(&pairs, name).eq(values_named(&split, name))
+}
+
 /// The names and values of all cookies, as most servers read them: without quotes, and with escapes decoded. A server that does
 /// not decode sees different values where keys are the same, which never admits more.
 pub(super) fn cookie_pairs(headers: &HeaderMap) -> NamedValues {
