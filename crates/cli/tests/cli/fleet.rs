@@ -87,6 +87,22 @@ fn a_missing_secret_and_an_invalid_address_are_refused_without_showing_the_passw
         said.contains("/no/such/file") && !said.contains(warning),
         "{said}"
     );
+    // Every user could read the password, and nobody was told.
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = PolicyFile::new("redis-password", "open sesame");
+    let path = file.0.to_str().unwrap();
+    let files = [
+        ["--redis-password-file", path],
+        ["--redis-sentinel-password-file", path],
+    ];
+    for (mode, is_warned) in [(0o644, true), (0o600, false)] {
+        std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(mode)).unwrap();
+        for [flag, path] in files {
+            let said = refused(&[flag, path, "--redis-ca", "/no/such/ca"], &environment);
+            let warning = "secret file is readable by every user";
+            assert_eq!(said.contains(warning), is_warned, "{flag}: {said}");
+        }
+    }
     let said = refused(&["--redis-ca", "ca.pem"], &[]);
     assert!(said.contains("--redis <ADDRESS>"), "{said}");
     let help = run_output(

@@ -71,7 +71,7 @@ families! {
     LIMIT_WAITS Counter "tollgate_limit_waits" ["limit"]
         "Requests admitted by each limit after a wait";
     LIMIT_STORE_ERRORS Counter "tollgate_limit_store_errors" ["limit"]
-        "Requests for which the store did not answer; decided by the limit's on_store_failure";
+        "Requests refused because the store did not answer and the limit's on_store_failure is closed; tollgate_local_decisions_total counts decisions without the store";
     LIMIT_OVERFLOW Counter "tollgate_limit_overflow" ["limit"]
         "Requests decided without a state of the key because memory for keys was full";
     LIMIT_SPILLED_OVER Counter "tollgate_limit_spilled_over" ["limit"]

@@ -18,6 +18,7 @@ use tollgate_redis::{
 use tollgate_service::fleet::MembershipSettings;
 use tollgate_store::register::FleetName;
 
+use super::secrets::warn_if_world_readable;
 use super::{parse_at_least_one, read_at_startup, read_variable};
 
 /// The variable with the password itself.
@@ -184,6 +185,7 @@ impl FleetOptions {
         options.credentials = self.credentials(read_variable)?;
         options.sentinel_credentials = self.redis_sentinel_password_file.as_ref().map(|path| {
             let file = PasswordFile::new(self.redis_sentinel_user.clone(), path);
+            warn_if_world_readable(path);
             Arc::new(file) as Arc<dyn CredentialsProvider>
         });
         options.tls.roots = self.redis_ca.as_deref().map(read_pem).transpose()?;
@@ -215,6 +217,7 @@ impl FleetOptions {
                     // At startup a missing file is an error. Later it may be missing for a moment while it is replaced.
                     file.current()
                         .map_err(|error| read_error("--redis-password-file", path, &error))?;
+                    warn_if_world_readable(path);
                     Some(Arc::new(file))
                 }
                 (None, Some(password)) => Some(Arc::new(StaticCredentials(Credentials {

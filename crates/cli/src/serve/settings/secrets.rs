@@ -89,8 +89,9 @@ fn read_secret_file(path: &Path) -> Result<String, SecretError> {
     Ok(text.trim_end().to_owned())
 }
 
+/// Warns of a file with a secret that every user of the machine can read.
 #[cfg(unix)]
-fn warn_if_world_readable(path: &Path) {
+pub(super) fn warn_if_world_readable(path: &Path) {
     use std::os::unix::fs::MetadataExt as _;
 
     let mode = std::fs::metadata(path).map_or(0, |about| about.mode());
@@ -101,7 +102,7 @@ fn warn_if_world_readable(path: &Path) {
 }
 
 #[cfg(not(unix))]
-fn warn_if_world_readable(_path: &Path) {}
+pub(super) fn warn_if_world_readable(_path: &Path) {}
 
 /// Why a secret cannot be read. Messages never contain the secret.
 #[derive(Debug)]
