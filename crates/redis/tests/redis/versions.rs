@@ -12,12 +12,14 @@ use tollgate_core::{
     Timestamp, TokenBucket, UtcOffset, Window,
 };
 use tollgate_redis::ReservationRetention;
-use tollgate_redis::wire::{ScriptCall, ScriptKind, decode};
+use tollgate_redis::wire::{ScriptCall, ScriptKind, decode, decode_lease_grant};
+use tollgate_store::quota_lease::LeaseRequest;
 use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
 use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::SECRET;
 use crate::differential::{BLANK, first_limit};
+use crate::quota_leases::server::want;
 use crate::server_time::connection;
 
 const START: Timestamp = Timestamp::from_secs(1_799_996_400);
@@ -205,6 +207,44 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
     (0..hexadecimal.len() / 2)
         .map(|at| u8::from_str_radix(&hexadecimal[2 * at..2 * at + 2], 16).unwrap())
         .collect()
+}
+
+/// Leases are granted from a bucket by a script of their own.
+#[test]
+fn s_41_leases_of_the_previous_version_are_read_and_ours_are_equal() {
+    const STATE: &str = "62000000000000000000006b49c42c00000000006b49c3f00000000000000000000000000400000000000000000000000000000000000000000000000007006b49c42d00000000006b49c3f10000000000000000000000000300000000000000000000000000000000000000000000000008";
+    let mut harness = ScriptHarness::start();
+    let script = ScriptKind::QuotaLease.script();
+    let load = redis::cmd("SCRIPT").arg("LOAD").arg(script.text).take();
+    load.query::<()>(&mut harness.connection).unwrap();
+    let bucket = TokenBucket::builder(Rate::per_minute(10)).build().unwrap();
+    let limit = first_limit(bucket.into());
+    let key = StoreKey::new(b"alice").unwrap();
+    let grant = |harness: &mut ScriptHarness, after: u64, request: &LeaseRequest<'_>| {
+        let now = Some(START.after(Nanos::from_secs(after)));
+        let request_call = ScriptCall::for_lease(SECRET, &key, &limit, request, now).unwrap();
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&script.digest).arg(request_call.keys.len());
+        for bytes in request_call.keys.iter().chain(&request_call.args) {
+            call.arg(bytes);
+        }
+        let reply: Vec<i64> = call.query(&mut harness.connection).unwrap();
+        let (grant, corrupt) = decode_lease_grant(&limit.limit, request, &reply).unwrap();
+        assert_eq!(corrupt, 0, "the state is understood");
+        (
+            grant.units,
+            request_call.keys.iter().next().unwrap().to_vec(),
+        )
+    };
+    assert_eq!(grant(&mut harness, 0, &want(7, 4)).0, 4);
+    let (units, name) = grant(&mut harness, 1, &want(8, 3));
+    assert_eq!(units, 3);
+    assert_eq!(harness.states(), [STATE]);
+    harness.forget();
+    let set = redis::cmd("SET").arg(&name).arg(bytes(STATE)).take();
+    set.query::<()>(&mut harness.connection).unwrap();
+    // Seven of ten units are leased.
+    assert_eq!(grant(&mut harness, 1, &want(9, 10)).0, 3);
 }
 
 #[test]

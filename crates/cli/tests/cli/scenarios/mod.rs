@@ -6,6 +6,7 @@ mod clocks;
 mod consistency_modes;
 mod link_faults;
 mod load;
+mod previous_version;
 mod redis_outages;
 mod replies;
 mod reported_bugs;

@@ -121,6 +121,14 @@ impl Server {
         numbers.sum()
     }
 
+    /// An operator's change.
+    pub(super) fn put(&self, target: &str, body: &str) {
+        let length = body.len();
+        let fields = format!("content-type: application/json\r\ncontent-length: {length}\r\n");
+        let answer = send(self.admin, &format!("PUT {target}"), &fields, body);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+
     pub(super) fn is_degraded(&self) -> bool {
         self.metric("tollgate_store_degraded") > 0.0
     }
@@ -139,9 +147,14 @@ impl Server {
 }
 
 fn get(address: SocketAddr, target: &str) -> String {
+    send(address, &format!("GET {target}"), "", "")
+}
+
+fn send(address: SocketAddr, request: &str, fields: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    let request = format!("GET {target} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let request =
+        format!("{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{fields}\r\n{body}");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -1,4 +1,4 @@
 //! Quota leases on a server: as core decides, on the server's clock, and in every layout.
 
 mod differential;
-mod server;
+pub(crate) mod server;
