@@ -59,6 +59,7 @@ fn s_02_when_redis_comes_back_empty_it_decides_again_and_costs_one_burst_more() 
     let healed = monotonic();
     load.until_decided_by_the_store(60);
     load.wait_for_answers(300);
+    load.until_decided_by_the_store(40);
     let history = load.end();
     let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
     let allowed = Allowance::of(bucket()).replayed_outages(1).losses(1);
