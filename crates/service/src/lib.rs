@@ -14,6 +14,7 @@ mod denial_log;
 mod error;
 pub mod fleet;
 mod header_fields;
+mod http_request;
 mod memory_pressure;
 pub mod metrics;
 mod operator;
@@ -35,6 +36,7 @@ pub use error::InvalidService;
 pub use header_fields::{
     HeaderCache, HeaderRenderer, HeaderSubject, role_name, with_header_fields, write_problem,
 };
+pub use http_request::{HttpAttributes, decode_form, without_port};
 pub use metrics::{DegradationCause, Metrics, RequestOutcome, Transport};
 pub use operator::OperatorActionError;
 pub use panic_guard::catch_panic;
@@ -42,6 +44,14 @@ pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};
 pub use secret::{InvalidSecret, Secret};
 pub use service::{MAX_RETRY_JITTER, PolicyExplanation, RateLimitService};
 pub use tickets::{TICKET_LIFETIME, TakenTicket};
-pub use tollgate_http::HeaderFields;
+// What a transport names of the crates below, so that it needs one crate.
+pub use tollgate_core::{Nanos, Outcome};
+pub use tollgate_engine::{CheckMode, CheckOptions, DenialReason, Response, Ticket, Verdict};
+pub use tollgate_http::{
+    ClientAddressResolver, Dialects, ForwardedHeader, HeaderFields, InvalidNetwork, Merge, Network,
+    TrustedProxies,
+};
+pub use tollgate_policy::attributes::{Attribute, Attributes, Unreadable};
+pub use tollgate_store::{Clock, ManualClock, SystemClock};
 pub use wait_queue_full::WaitQueueFull;
 pub use watchdog::STALLED_AFTER;
