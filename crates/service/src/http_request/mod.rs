@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use http::HeaderMap;
-use http::header::HeaderValue;
+use http::header::{COOKIE, HeaderValue};
 use tollgate_policy::attributes::{Attribute, Attributes, Unreadable};
 use tollgate_policy::model::DuplicateRule;
 
@@ -119,6 +119,14 @@ impl<'a> HttpAttributes<'a> {
     pub fn with_unreadable(mut self, reason: Unreadable) -> Self {
         self.unreadable = Some(reason);
         self
+    }
+
+    /// Whether the request may have an attribute more than once. Most requests do not, so they need not look at the rules.
+    #[must_use]
+    pub fn may_repeat_values(&self) -> bool {
+        self.headers.len() != self.headers.keys_len()
+            || !self.query.is_empty()
+            || self.headers.contains_key(COOKIE)
     }
 
     /// Decides which value counts where the client sent several, for every attribute that the policy reads: see
