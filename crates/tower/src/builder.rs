@@ -16,8 +16,8 @@ use tollgate_service::{
 };
 
 use crate::layer::TollgateLayer;
-use crate::limit_spec::LimitSpec;
 use crate::layer_state::LayerState;
+use crate::limit_spec::LimitSpec;
 use crate::request::ExtensionAttribute;
 
 /// How many keys have state of their own at the same time, unless the builder says so.
@@ -151,10 +151,10 @@ impl TollgateLayerBuilder {
     /// Builds the layer with another clock, for tests.
     ///
     /// ```
-    /// use tollgate_tower::{LimitSpec, ManualClock, TollgateLayer};
+    /// use tollgate_tower::{LimitSpec, ManualClock, Timestamp, TollgateLayer};
     ///
     /// let builder = TollgateLayer::builder().limit(LimitSpec::rate("all", "5/s"));
-    /// let layer = builder.build_with_clock(ManualClock::default())?;
+    /// let layer = builder.build_with_clock(ManualClock::at(Timestamp::from_secs(1_700_000_000)))?;
     /// # Ok::<(), tollgate_tower::InvalidLayer>(())
     /// ```
     ///
@@ -195,7 +195,8 @@ impl TollgateLayerBuilder {
     ) -> Result<TollgateLayer<C>, InvalidLayer> {
         let watcher = match (&self.source, service.reloader()) {
             (PolicySource::File(_), Some(reloader)) => {
-                let watch = FileWatcher::start(Arc::clone(reloader), WatchTiming::default(), |_| {});
+                let watch =
+                    FileWatcher::start(Arc::clone(reloader), WatchTiming::default(), |_| {});
                 Some(Mutex::new(watch.map_err(InvalidLayer::Watch)?))
             }
             _ => None,

@@ -7,8 +7,8 @@ mod builder;
 mod future;
 mod grpc;
 mod layer;
-mod limit_spec;
 mod layer_state;
+mod limit_spec;
 mod permit;
 mod refusal;
 mod request;
@@ -28,4 +28,5 @@ pub use service::TollgateService;
 pub use tollgate_service::{
     ClientAddressResolver, Clock, Dialects, ForwardedHeader, InvalidNetwork, InvalidPolicy,
     InvalidService, ManualClock, Network, RateLimitService, SystemClock,
+    Timestamp,
 };
