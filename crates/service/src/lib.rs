@@ -8,6 +8,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod abandoned_waits;
+mod claims;
 mod decision;
 mod demo;
 mod denial_log;
@@ -28,6 +29,7 @@ mod tickets;
 mod wait_queue_full;
 mod watchdog;
 
+pub use claims::{ClaimVerifier, PreparedClaims, TokenCounters, TokenRejection};
 pub use decision::Refusal;
 pub use demo::demo_policy;
 pub use denial_log::DenialLogMode;

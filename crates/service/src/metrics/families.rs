@@ -216,6 +216,10 @@ families! {
         "Requests of gateways outside --trusted-proxies; their clients are refused";
     OPERATOR_ADJUSTMENTS Counter "tollgate_operator_adjustments" ["what"]
         "Operators' changes of a key's units: charge, refund";
+    TOKENS Counter "tollgate_tokens" ["outcome"]
+        "Tokens of requests whose policy reads claims: verified (by their signature), cached (verified before), or the reason why their claims are absent";
+    TOKEN_SIGNATURES Counter "tollgate_token_signature_checks" []
+        "Signatures of tokens that were computed";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
         "Log lines that were dropped because nobody read stderr fast enough";
     STATE_SAVES Counter "tollgate_state_saves" ["outcome"]
