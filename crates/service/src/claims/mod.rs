@@ -20,6 +20,7 @@ mod verifier;
 
 pub use rejection::{TokenCounters, TokenRejection};
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,6 +107,14 @@ impl ClaimVerifier {
     pub fn reload_keys(&self, settle: Duration, now: Timestamp) -> Option<ReloadOutcome> {
         let verifier = self.current.load_full()?;
         verifier.reload_keys(Nanos::from(settle), now)
+    }
+
+    /// The path of the file with the keys, if the policy has one.
+    #[must_use]
+    pub fn keys_file(&self) -> Option<PathBuf> {
+        let verifier = self.current.load_full()?;
+        let path = verifier.settings().keys_file.as_ref();
+        path.map(|path| PathBuf::from(&*path.value))
     }
 
     /// What became of tokens so far.

@@ -149,7 +149,7 @@ families! {
     ACCEPT_ERRORS Counter "tollgate_accept_errors" ["listener"]
         "Connections that the operating system failed to accept";
     FAILED_HANDSHAKES Counter "tollgate_failed_handshakes" ["listener"]
-        "Failed TLS handshakes: timeout, no common version, certificate not accepted";
+        "Failed TLS handshakes (timeout, no common version, certificate not accepted) and PROXY headers (late, invalid, not from a trusted proxy)";
     BUFFER_REFUSALS Counter "tollgate_buffer_refusals" ["listener"]
         "Requests refused and connections closed because --max-buffered-bytes left no room for them";
     FLOODS Counter "tollgate_http2_floods" ["listener"]
