@@ -126,8 +126,11 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
 
     fn limit_names(&self) -> Vec<Box<str>> {
         let generation = self.engine.generation();
-        let rules = generation.rules().rules().iter();
-        rules.map(|rule| rule.name.clone()).collect()
+        let rules = generation.rules();
+        // The built-in limit of preflights is behind those of the file.
+        let own = rules.preflight_rule().unwrap_or(usize::MAX);
+        let own = rules.rules().iter().take(own);
+        own.map(|rule| rule.name.clone()).collect()
     }
 
     fn generation(&self) -> u64 {

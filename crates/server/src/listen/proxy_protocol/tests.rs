@@ -176,7 +176,8 @@ fn a_header_may_arrive_in_any_pieces() {
 fn control_a_changed_byte_of_a_summed_header_is_noticed() {
     let good = with_checksum();
     assert!(source(&good).is_ok());
-    for at in 16..good.len() {
+    // The byte at 28 says that the extension is a checksum.
+    for at in (16..good.len()).filter(|at| *at != 28) {
         let mut bad = good.clone();
         bad[at] ^= 0x10;
         assert_ne!(source(&bad).ok(), source(&good).ok(), "{at}");
