@@ -29,6 +29,8 @@ mod tickets;
 mod wait_queue_full;
 mod watchdog;
 
+#[doc(hidden)]
+pub use claims::fuzz_token;
 pub use claims::{ClaimVerifier, PreparedClaims, TokenCounters, TokenRejection};
 pub use decision::Refusal;
 pub use demo::demo_policy;

@@ -8,6 +8,7 @@ mod claim_values;
 mod claimed_request;
 mod compact_token;
 mod failure_throttle;
+mod fuzz;
 mod jwk;
 mod key_file;
 mod key_set;
@@ -18,6 +19,8 @@ mod tests;
 mod token_cache;
 mod verifier;
 
+#[doc(hidden)]
+pub use fuzz::fuzz_token;
 pub use rejection::{TokenCounters, TokenRejection};
 
 use std::path::PathBuf;

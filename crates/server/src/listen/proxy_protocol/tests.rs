@@ -239,3 +239,22 @@ async fn a_header_that_never_ends_is_late() {
         .await;
     assert_eq!(named.unwrap_err().kind(), io::ErrorKind::TimedOut);
 }
+
+/// The same as the fuzz target `proxy_header` runs, on good headers with some bytes changed.
+#[test]
+fn any_bytes_make_progress_and_no_panic() {
+    let mut random = tollgate_testkit::seeded_rng::SeededRng::new(7);
+    let good = [
+        with_checksum(),
+        tcp6(),
+        b"PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n".to_vec(),
+    ];
+    for round in 0..5_000 {
+        let mut bytes = good[round % 3].clone();
+        for _ in 0..random.below(6) {
+            let at = usize::try_from(random.below(bytes.len() as u64)).unwrap();
+            bytes[at] = u8::try_from(random.below(256)).unwrap();
+        }
+        fuzz_proxy_header(&bytes);
+    }
+}
