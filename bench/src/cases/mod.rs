@@ -6,6 +6,7 @@
 
 mod batches;
 mod buckets;
+mod claims;
 mod collections;
 mod engine;
 mod fleet;
@@ -71,6 +72,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("engine/allow_candidate", engine::decide_with_candidate),
     ("engine/deny_one", |n| engine::decide(n, 1, 1)),
     ("engine/deny_five", |n| engine::decide(n, 5, 1)),
+    ("claims/cached_token", claims::cached),
+    ("claims/unknown_token_rs256", claims::unknown),
     ("fleet/leased_allow", |n| fleet::leased(n, 1_000_000_000)),
     ("fleet/leased_deny", |n| fleet::leased(n, 1)),
     ("fleet/async_allow", fleet::reconciled),

@@ -21,6 +21,19 @@ pub struct CheckOptions {
     pub mode: CheckMode,
     /// The longest wait that the caller accepts. It can only shorten the `wait` of a limit. `None`: the policy's wait.
     pub max_wait: Option<Nanos>,
+    /// Which limits decide.
+    pub scope: CheckScope,
+}
+
+/// Which limits decide on a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum CheckScope {
+    /// All that match.
+    #[default]
+    AllLimits,
+    /// Those that need no claims. A denial is final: it is counted and penalised. An admission is none yet: nothing is charged, and
+    /// the request has to be checked again with its claims.
+    BeforeClaims,
 }
 
 /// What happens to a request's cost.
@@ -45,6 +58,7 @@ impl CheckOptions {
             cost: None,
             mode,
             max_wait: None,
+            scope: CheckScope::AllLimits,
         }
     }
 
@@ -60,6 +74,19 @@ impl CheckOptions {
     pub const fn with_max_wait(mut self, max_wait: Nanos) -> Self {
         self.max_wait = Some(max_wait);
         self
+    }
+}
+
+impl CheckOptions {
+    /// The same check, by the limits that need no claims.
+    #[must_use]
+    pub const fn before_claims(mut self) -> Self {
+        self.scope = CheckScope::BeforeClaims;
+        self
+    }
+
+    pub(crate) const fn is_before_claims(&self) -> bool {
+        matches!(self.scope, CheckScope::BeforeClaims)
     }
 }
 

@@ -42,7 +42,7 @@ mod verdict;
 mod verdict_builder;
 
 pub use candidate::{Agreement, ComparisonTotals, Divergence};
-pub use check_options::{CheckMode, CheckOptions};
+pub use check_options::{CheckMode, CheckOptions, CheckScope};
 pub use control::Control;
 pub use counters::{LimitCounters, LimitEvent, LimitTotals};
 pub use decision::Decision;

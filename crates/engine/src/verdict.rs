@@ -243,6 +243,14 @@ impl Verdict {
         meter.level.as_deref()
     }
 
+    /// Whether a limit that matches can only be decided with the claims of the request.
+    #[must_use]
+    pub fn waits_for_claims(&self) -> bool {
+        let mut matched = self.scratch.matched.rules().iter();
+        let rules = self.generation.rules().rules();
+        matched.any(|index| rules.get(*index).is_some_and(|rule| rule.waits_for_claims))
+    }
+
     /// The HTTP status of the denial. `None` if the request is admitted.
     #[must_use]
     pub fn status(&self) -> Option<u16> {

@@ -8,6 +8,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod abandoned_waits;
+mod claims;
 mod decision;
 mod demo;
 mod denial_log;
@@ -30,6 +31,9 @@ mod tickets;
 mod wait_queue_full;
 mod watchdog;
 
+#[doc(hidden)]
+pub use claims::fuzz_token;
+pub use claims::{ClaimVerifier, PreparedClaims, TokenCounters, TokenRejection};
 pub use decision::Refusal;
 pub use demo::demo_policy;
 pub use denial_log::DenialLogMode;

@@ -16,6 +16,7 @@ use tollgate_policy::rules::Rules;
 use tollgate_store::{Clock, LimitUsage, MemoryStore};
 
 use crate::abandoned_waits::AbandonedWaits;
+use crate::claims::ClaimVerifier;
 use crate::denial_log::{DenialLog, DenialLogMode};
 use crate::error::InvalidService;
 use crate::header_fields::HeaderRenderer;
@@ -57,6 +58,7 @@ pub struct RateLimitService<C> {
     replacing: Mutex<()>,
     metrics: Arc<Metrics>,
     denial_log: DenialLog,
+    claims: Arc<ClaimVerifier>,
 }
 
 /// The explanation of a policy without its secrets, and the policy's generation.
@@ -92,6 +94,9 @@ impl<C: Clock> RateLimitService<C> {
         secret: Secret,
     ) -> Result<Self, InvalidService> {
         let (rules, explanation) = compile(policy, &secret)?;
+        let claims = Arc::<ClaimVerifier>::default();
+        let prepared = claims.prepare(policy, &rules);
+        claims.replace(prepared.map_err(InvalidService::Policy)?);
         let engine = Engine::with_limit_ids(rules, state.store, &state.limit_ids)
             .map_err(InvalidService::Numbers)?;
         let explanation = PolicyExplanation {
@@ -99,7 +104,7 @@ impl<C: Clock> RateLimitService<C> {
             explanation,
         };
         Ok(Self::with_engine(
-            Arc::new(engine),
+            (Arc::new(engine), claims),
             None,
             explanation,
             secret,
@@ -139,18 +144,21 @@ impl<C: Clock> RateLimitService<C> {
             explanation: explain_redacted(&policy, &secret)?,
         };
         let engine = Arc::clone(reloader.engine().engine());
+        let claims = Arc::clone(reloader.engine().claims());
         let reloader = Some(Arc::new(reloader));
-        Ok(Self::with_engine(engine, reloader, explanation, secret))
+        let decides = (engine, claims);
+        Ok(Self::with_engine(decides, reloader, explanation, secret))
     }
 
     fn with_engine(
-        engine: Arc<Engine<MemoryStore<C>>>,
+        (engine, claims): (Arc<Engine<MemoryStore<C>>>, Arc<ClaimVerifier>),
         reloader: Option<Arc<PolicyReloader<MemoryStore<C>>>>,
         explanation: PolicyExplanation,
         secret: Secret,
     ) -> Self {
         Self {
             engine,
+            claims,
             fleet: OnceLock::new(),
             reloader,
             tickets: TicketTable::default(),
@@ -205,6 +213,8 @@ impl<C: Clock> RateLimitService<C> {
     pub fn replace(&self, policy: &Policy) -> Result<u64, InvalidService> {
         let _one_at_a_time = self.replacing();
         let (rules, explanation) = compile(policy, &self.secret)?;
+        let claims = self.claims.prepare(policy, &rules);
+        self.claims.replace(claims.map_err(InvalidService::Policy)?);
         let generation = self
             .engine
             .replace(rules)
@@ -232,6 +242,12 @@ impl<C: Clock> RateLimitService<C> {
     #[must_use]
     pub const fn engine(&self) -> &Arc<Engine<MemoryStore<C>>> {
         &self.engine
+    }
+
+    /// The tokens that the policy accepts.
+    #[must_use]
+    pub const fn claims(&self) -> &Arc<ClaimVerifier> {
+        &self.claims
     }
 
     /// The reloader of the policy file, if the policy is from a file.

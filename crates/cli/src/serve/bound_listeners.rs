@@ -29,8 +29,16 @@ impl BoundListeners {
         tls: &TlsSetup,
         admin_runtime: &Handle,
     ) -> Result<Self, Box<dyn Error>> {
-        let wrap =
-            |listener: Option<Listener>, which| listener.map(|listener| tls.wrap(listener, which));
+        let wrap = |listener: Option<Listener>, which| {
+            let listener = listener.map(|listener| tls.wrap(listener, which))?;
+            Some(match options.proxy_protocol.contains(&which) {
+                true => {
+                    let trusted = options.trusted_proxies.clone();
+                    listener.with_proxy_protocol(trusted.unwrap_or_default())
+                }
+                false => listener,
+            })
+        };
         let api = bind(&options.listen, "--listen").await?;
         let grpc = bind(&options.listen_grpc, "--listen-grpc").await?;
         let resp = bind(&options.listen_resp, "--listen-resp").await?;

@@ -33,7 +33,7 @@ use tollgate_server::listen::{
 };
 use tollgate_server::resp::{self, RespLimits, RespServer};
 use tollgate_server::{HttpApi, HttpLimits};
-use tollgate_service::reload::{FileWatcher, ReloadHandle, WatchTiming};
+use tollgate_service::reload::{FileWatcher, ReloadHandle, ReloadOutcome, WatchTiming};
 use tollgate_service::state::{InitialState, ProcessState, StateFile};
 use tollgate_service::{InvalidService, RateLimitService, Secret, demo_policy};
 use tollgate_store::{MemoryStore, SystemClock};
@@ -69,6 +69,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let tls = TlsSetup::open(&options.tls)?;
     // Watches the policy file until this function returns.
     let _watch = app.envoy().reloader().map(watch_policy).transpose()?;
+    let _watch_keys = watch_keys(app.service())?;
     let mut resp = RespServer::new(throttle)?.with_buffers(Arc::clone(&buffers));
     if let Some(fleet) = &fleet {
         app.join(fleet.shared.fleet());
@@ -306,6 +307,18 @@ fn build_api(
 fn expected_connections(options: &Options) -> u64 {
     let most = options.capacity.max_connections;
     most.saturating_add(HttpLimits::for_admin().listener.max_connections) as u64
+}
+
+/// Watches the file with the keys of tokens, if the policy has one. A file that a later policy names is polled.
+fn watch_keys(service: &Arc<RateLimitService<SystemClock>>) -> io::Result<Option<FileWatcher>> {
+    let path = service.claims().keys_file();
+    let (timing, service) = (WatchTiming::default(), Arc::clone(service));
+    let look = move || {
+        let outcome = service.claims().reload_keys(timing.settle, service.now());
+        outcome == Some(ReloadOutcome::Settling)
+    };
+    let watch = path.map(|path| FileWatcher::watch_paths([&*path], timing, look));
+    watch.transpose()
 }
 
 fn watch_policy(reload: Arc<dyn ReloadHandle>) -> io::Result<FileWatcher> {

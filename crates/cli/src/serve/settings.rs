@@ -99,6 +99,16 @@ pub(crate) struct Options {
         env = "TOLLGATE_TRUSTED_PROXIES"
     )]
     pub(super) trusted_proxies: Option<TrustedProxies>,
+    /// Listeners whose connections begin with a header of the PROXY protocol (version 1 or 2), separated by commas: api, grpc, resp, admin. Such
+    /// a listener accepts only connections of --trusted-proxies. TLS comes after the header. Default: none
+    #[arg(
+        long,
+        help_heading = "Responses",
+        value_name = "LISTENERS",
+        value_delimiter = ',',
+        env = "TOLLGATE_PROXY_PROTOCOL"
+    )]
+    pub(super) proxy_protocol: Vec<TlsListener>,
     /// Rate limit header fields in responses, as a comma-separated list of dialects: draft-11, next, draft-07, draft-06, draft-03, envoy,
     /// x-ratelimit, x-ratelimit-epoch, x-ratelimit-epoch-ms, discord, github; or none
     #[arg(

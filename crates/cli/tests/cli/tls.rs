@@ -116,6 +116,24 @@ fn with_a_client_ca_a_client_certificate_is_required() {
     assert!(redis_cli(&folder, &served, &shown).is_err());
 }
 
+/// curl writes the header of the PROXY protocol as HAProxy does, then begins TLS.
+#[test]
+fn tls_comes_after_the_header_of_the_proxy_protocol() {
+    let authority = CertificateAuthority::new("ours");
+    let folder = folder(&authority);
+    let served = ServerProcess::start(serve(&folder, &["--proxy-protocol=api"]));
+    let header = ["--haproxy-protocol"];
+    assert_eq!(curl(&folder, &served, &header).unwrap(), "ok\n");
+    assert!(curl(&folder, &served, &[]).is_err(), "without the header");
+    assert_eq!(
+        redis_cli(&folder, &served, &[]).unwrap(),
+        "PONG\n",
+        "only the listeners that are named"
+    );
+    let (_, last) = served.stop("TERM");
+    assert!(last.contains("failed_handshakes=1"), "{last}");
+}
+
 /// curl makes a gRPC call over HTTP/2 and TLS, as Envoy does, and a request to the admin listener.
 #[test]
 fn grpc_and_the_admin_listener_use_tls() {

@@ -74,6 +74,9 @@ impl Decision<'_> {
             self.step = DecisionStep::EnforcedFollowUp;
             self.skip_if_no_follow_up();
         } else if work.plan.planned().is_empty() {
+            if self.options.is_before_claims() {
+                return;
+            }
             self.finish_enforced(true);
         } else {
             self.step = DecisionStep::Enforced;
@@ -84,6 +87,15 @@ impl Decision<'_> {
     pub(super) fn on_enforced_replies(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
         let charges = self.charges();
         match outcome {
+            // Nothing is charged yet. Without the store, the check with claims decides what to do.
+            Ok(outcome) if self.options.is_before_claims() && outcome.is_admitted() => {
+                self.step = DecisionStep::Done;
+                return;
+            }
+            Err(_) if self.options.is_before_claims() => {
+                self.step = DecisionStep::Done;
+                return;
+            }
             Err(_) => {
                 decide_without_store(&self.generation, charges, &mut self.scratch.work);
                 return self.finish_enforced(false);
@@ -152,6 +164,9 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
         {
             continue;
         }
+        if context.options.is_before_claims() && has_to_wait(context, *index) {
+            continue;
+        }
         let (reason, outcome) = match plan.add_rule(context, *index, EnforcementMode::Enforced) {
             AddedRule::Planned => continue,
             AddedRule::TooMany => {
@@ -168,6 +183,15 @@ fn plan_enforced(context: &PlanContext<'_>, work: &mut Work) {
             verdict.deny(DenialSource::Rule(*index), reason, outcome);
         }
     }
+}
+
+/// Whether a limit is not decided before the claims of the request are known: because it reads them, or because a permit cannot be
+/// asked for without being acquired.
+fn has_to_wait(context: &PlanContext<'_>, index: usize) -> bool {
+    let rule = context.generation.rule(index);
+    rule.is_none_or(|(rule, entry)| {
+        rule.waits_for_claims || entry.meters.iter().any(|meter| meter.is_concurrency)
+    })
 }
 
 /// More limits apply than fit. Policies with which a request could reach that many are refused, so this request has a path

@@ -19,7 +19,7 @@ use arc_swap::Guard;
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Outcome, Timestamp};
 use tollgate_policy::attributes::Attributes;
-use tollgate_store::{QuotaCheck, StoreError, StoreReply};
+use tollgate_store::{Op, QuotaCheck, StoreError, StoreReply};
 
 pub(crate) use self::record::peeked_outcome;
 pub(crate) use self::scratch::PooledScratch;
@@ -238,7 +238,11 @@ impl StoreSteps for Decision<'_> {
         let (planned, op) = match self.step {
             DecisionStep::Enforced | DecisionStep::Candidate | DecisionStep::Shadow => {
                 let planned = plan.planned().get(position)?;
-                (planned, planned.op)
+                let is_first = self.step == DecisionStep::Enforced;
+                match is_first && self.options.is_before_claims() {
+                    true => (planned, peek_op(planned.op)),
+                    false => (planned, planned.op),
+                }
             }
             _ => {
                 let (planned, op) = follow_ups.current(plan)?;
@@ -299,6 +303,16 @@ impl StoreSteps for Decision<'_> {
                 self.on_follow_up_reply(replies, outcome.is_ok());
             }
         }
+    }
+}
+
+/// The operation that decides the same and charges nothing. Concurrency limits are not planned before claims are known.
+const fn peek_op(op: Op) -> Op {
+    match op {
+        Op::Spend(cost) => Op::Peek(cost),
+        // Both never deny.
+        Op::ChargeAlways(_) | Op::Credit(_) => Op::Peek(0),
+        other => other,
     }
 }
 

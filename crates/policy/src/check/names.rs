@@ -29,6 +29,13 @@ pub(super) fn check(policy: &Policy, locations: &FieldLocations, sink: &mut Diag
                 ids.insert(id.value, (name, id.location));
             }
         }
+        if name == Policy::PREFLIGHTS_NAME {
+            sink.add(
+                limit.name.location,
+                format!("`{name}` is the name of the built-in limit of CORS preflights"),
+                "choose another name; `preflights: RATE` sets the quota of the built-in limit",
+            );
+        }
         check_group(policy, limit.group.as_ref(), sink);
     }
     check_routes(policy, sink);

@@ -4,6 +4,7 @@
 
 use tollgate_core::{Nanos, QuotaUnit};
 
+use super::preflights::names_options;
 use super::quota::{QuotaGrant, WindowGrant, compile_quota};
 use super::shared_states::group_into_states;
 use crate::attributes::Attribute;
@@ -62,6 +63,8 @@ pub(super) fn compile(
         meters: collector.meters.into(),
         selector,
         applies_to_all: applies_to_all(limit, &key),
+        applies_to_preflights: names_options(limit),
+        waits_for_claims: false,
         cost: CostRule::new(&limit.cost),
         count: limit.count.clone(),
         refund: limit.refund.as_slice().into(),

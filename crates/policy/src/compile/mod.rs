@@ -2,9 +2,12 @@
 //!
 //! Must not know: files, stores, clocks.
 
+pub(crate) mod attributes_read;
 mod bucket;
+mod claims;
 mod duplicates;
 mod limit;
+mod preflights;
 pub mod quota;
 mod quota_errors;
 mod shared_states;
@@ -54,16 +57,28 @@ pub(crate) fn compile_draft(
         routes: policy.routes.iter().map(|at| at.value.clone()).collect(),
         paths: policy.paths,
         duplicates: duplicates::duplicate_rules(policy),
+        claims: claims::claim_names(policy),
         divergence_threshold: policy.divergence_threshold,
         ..RulesDraft::default()
     };
-    for limit in &policy.limits {
+    diagnostics.extend(claims::too_many_claims(policy, &draft.claims));
+    let waits = claims::limits_that_wait(policy);
+    for (limit, waits) in policy.limits.iter().zip(waits) {
         match limit::compile(policy, limit, secret) {
-            Ok(compiled) => draft.limits.push(compiled),
+            Ok(mut compiled) => {
+                compiled.rule.waits_for_claims = waits;
+                draft.limits.push(compiled);
+            }
             Err(diagnostics_of_limit) => diagnostics.extend(diagnostics_of_limit),
         }
     }
     bucket::share_ceilings(&mut draft.limits);
+    if let Some(limit) = preflights::preflight_limit(policy) {
+        match limit::compile(policy, &limit, secret) {
+            Ok(compiled) => draft.preflights = Some(compiled),
+            Err(diagnostics_of_limit) => diagnostics.extend(diagnostics_of_limit),
+        }
+    }
     match diagnostics.is_empty() {
         true => Ok(draft),
         false => Err(diagnostics),

@@ -5,6 +5,7 @@
 
 mod action;
 mod cost;
+mod jwt;
 mod key;
 mod matching;
 mod paths;
@@ -12,6 +13,7 @@ mod quota;
 
 pub use action::{BlockSteps, Consistency, Mode, OnStoreFailure, Penalty, Percent};
 pub use cost::{Cost, Count, StatusClass};
+pub use jwt::{JwkMembers, JwtSettings};
 pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
@@ -28,6 +30,7 @@ pub use crate::source::Located;
 pub use ipnet::IpNet;
 
 use crate::attributes::Attribute;
+use tollgate_core::Nanos;
 
 /// A policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +49,10 @@ pub struct Policy {
     pub paths: PathSettings,
     /// `duplicates`: which of several values counts.
     pub duplicates: Vec<DuplicateSetting>,
+    /// `jwt`: which tokens are accepted. Without it, claims are those that callers of the API vouch for.
+    pub jwt: Option<JwtSettings>,
+    /// `preflights`: the quota of each address for CORS preflights. `None`: preflights are ordinary requests.
+    pub preflights: Option<Located<RateSpec>>,
     /// `mode` of the whole policy. The more permissive of this and the limit's own mode applies.
     pub mode: Mode,
     /// `fleet.nodes`: the number of nodes, if the fleet does not know it.
@@ -65,6 +72,8 @@ impl Default for Policy {
             routes: Vec::new(),
             paths: PathSettings::default(),
             duplicates: Vec::new(),
+            jwt: None,
+            preflights: Some(Located::from(Self::PREFLIGHTS)),
             mode: Mode::Enforce,
             nodes: None,
             divergence_threshold: Self::DIVERGENCE_THRESHOLD,
@@ -75,6 +84,16 @@ impl Default for Policy {
 impl Policy {
     /// The default of `divergence_threshold`: 2 %.
     pub const DIVERGENCE_THRESHOLD: Percent = Percent::from_hundredths(200);
+
+    /// The default of `preflights`: 6000/min. Browsers keep the answer to a preflight for five seconds by default, so this is
+    /// enough for some hundred users behind one address.
+    pub const PREFLIGHTS: RateSpec = RateSpec {
+        units: 6_000,
+        period: Period::Span(Nanos::MINUTE),
+    };
+
+    /// The name of the limit that preflights are charged to.
+    pub const PREFLIGHTS_NAME: &str = "cors-preflights";
 }
 
 /// Requests that are refused before any limit.
@@ -151,7 +170,7 @@ pub struct LimitRule {
     /// The share of keys that it is enforced for; other keys are in shadow mode.
     pub enforce: Percent,
     /// If the denial would end within this time, the request waits instead.
-    pub wait: Option<Located<tollgate_core::Nanos>>,
+    pub wait: Option<Located<Nanos>>,
     /// What a denial costs the caller.
     pub penalty: Located<Penalty>,
     /// `charge: always`: never denies; charges may go into debt down to the overdraft.

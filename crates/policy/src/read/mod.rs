@@ -10,6 +10,7 @@ mod cost;
 mod diagnostic_sink;
 mod field_reader;
 mod field_spec;
+mod jwt;
 mod key;
 mod limit;
 mod lists;
@@ -17,6 +18,7 @@ mod locations;
 mod matching;
 mod paths;
 mod policy;
+mod preflights;
 mod quota;
 mod rate;
 mod scalar;
@@ -63,6 +65,7 @@ pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 18] {
         ("policy", field_specs(&policy::POLICY).collect()),
         ("fleet", field_specs(&policy::FLEET).collect()),
         ("paths", field_specs(&paths::PATHS).collect()),
+        ("jwt", field_specs(&jwt::JWT).collect()),
         ("group", field_specs(&lists::GROUP).collect()),
         ("exempt", field_specs(&lists::EXEMPT).collect()),
         ("deny", field_specs(&lists::DENY).collect()),

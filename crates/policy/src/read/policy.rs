@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::field_reader::FieldReader;
 use super::field_spec::{Field, FieldDefault, field_specs, set_if_some};
 use super::scalar::describe_node;
-use super::{FieldLocations, TreeReader, limit, lists, paths};
+use super::{FieldLocations, TreeReader, jwt, limit, lists, paths, preflights};
 use crate::grammar;
 use crate::model::{Mode, Policy};
 use crate::schema::{
@@ -37,7 +37,7 @@ pub(crate) struct PolicyDraft {
 }
 
 /// The fields of a policy.
-pub(crate) const POLICY: [Field<PolicyDraft>; 11] = [
+pub(crate) const POLICY: [Field<PolicyDraft>; 13] = [
     Field::new(
         "lists",
         FieldDefault::None,
@@ -98,6 +98,22 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 11] = [
         "Which value counts if a client sends a header, a cookie or a query parameter more than once with different values: `first`, `last`, `joined`, or `refused` (the request gets 400).",
         || map_of(&enumeration(&paths::DUPLICATES)),
         |reader, node, _, draft| draft.policy.duplicates = paths::read_duplicates(reader, node),
+    ),
+    Field::new(
+        "jwt",
+        FieldDefault::None,
+        "Which tokens are accepted, so that `claim.NAME` has values.",
+        || lax_object(field_specs(&jwt::JWT)),
+        |reader, node, _, draft| draft.policy.jwt = jwt::read_jwt(reader, node),
+    ),
+    Field::new(
+        "preflights",
+        FieldDefault::Value("6000/min"),
+        "The quota of each address for CORS preflights, which are charged to no other limit. `none` charges them like other requests.",
+        preflights::preflights_schema,
+        |reader, node, name, draft| {
+            draft.policy.preflights = preflights::read_preflights(reader, node, name);
+        },
     ),
     Field::new(
         "mode",

@@ -34,6 +34,10 @@ pub struct RulesDraft {
     pub paths: PathSettings,
     /// The headers, cookies and query parameters that are read, and which of several values counts.
     pub duplicates: Vec<(Attribute, DuplicateRule)>,
+    /// The names of the claims that are read, sorted.
+    pub claims: Vec<Box<str>>,
+    /// The limit that preflights are charged to.
+    pub preflights: Option<DraftLimit>,
     /// The share of differing decisions above which a candidate is not recommended.
     pub divergence_threshold: Percent,
 }

@@ -17,6 +17,7 @@ mod meter;
 mod network_index;
 mod path;
 mod prefix_tree;
+mod preflights;
 mod quota_builder;
 mod reachable_quotas;
 mod route_tree;
@@ -43,6 +44,7 @@ pub(crate) use variant_selector::{ComputedQuota, MeterGrant};
 use std::borrow::Cow;
 
 use matcher::Matcher;
+use preflights::PreflightRule;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
@@ -63,6 +65,10 @@ pub struct Rule {
     pub selector: VariantSelector,
     /// Whether it applies to every request, with a key that does not depend on the target of the request.
     pub applies_to_all: bool,
+    /// Whether it applies to preflights besides the built-in limit.
+    pub applies_to_preflights: bool,
+    /// Whether it can only be decided when the claims of the request are known.
+    pub waits_for_claims: bool,
     /// The cost of a request.
     pub cost: CostRule,
     /// What is counted.
@@ -113,6 +119,8 @@ pub struct Rules {
     matcher: Matcher,
     divergence_threshold: Percent,
     duplicates: Box<[(Attribute, DuplicateRule)]>,
+    claims: Box<[Box<str>]>,
+    preflights: Option<PreflightRule>,
     is_enforcing: bool,
     secret: [u8; 16],
 }
@@ -122,12 +130,18 @@ impl Rules {
     ///
     /// # Errors
     /// Everything in the draft that exceeds a bound.
-    pub fn new(draft: RulesDraft, secret: [u8; 16]) -> Result<Self, Vec<RuleError>> {
+    pub fn new(mut draft: RulesDraft, secret: [u8; 16]) -> Result<Self, Vec<RuleError>> {
         let matcher = Matcher::new(&draft);
         let mut errors = Vec::new();
         if let Err(too_many) = reachable_quotas::check(&draft, MAX_METERS) {
             errors.push(too_many.into_error(&draft));
         }
+        // Behind the checks of the policy's own limits: it applies without them.
+        let preflights = draft.preflights.take();
+        let built_in = preflights.map(|limit| {
+            draft.limits.push(limit);
+            PreflightRule::new(draft.limits.len() - 1)
+        });
         let mut rules: Vec<Rule> = Vec::with_capacity(draft.limits.len());
         let mut key_specs = Vec::with_capacity(draft.limits.len());
         for (index, limit) in draft.limits.into_iter().enumerate() {
@@ -143,6 +157,8 @@ impl Rules {
         match matcher {
             Ok(matcher) if errors.is_empty() => Ok(Self {
                 is_enforcing,
+                claims: draft.claims.into(),
+                preflights: built_in,
                 duplicates: draft.duplicates.into(),
                 rules: rules.into(),
                 denials: draft.deny.into(),
@@ -195,6 +211,28 @@ impl Rules {
     /// `deny` comes first, then `exempt`, then every limit that matches. Groups may select only the narrowest.
     pub fn match_rules(&self, request: &dyn Attributes, matched: &mut MatchedRules) {
         self.matcher.match_rules(request, matched);
+        if let Some(preflights) = &self.preflights
+            && matched.list_verdict == ListVerdict::Limits
+        {
+            let rules = &self.rules;
+            let applies = |index: usize| {
+                let rule = rules.get(index);
+                rule.is_some_and(|rule| rule.applies_to_preflights)
+            };
+            preflights.select(request, applies, matched);
+        }
+    }
+
+    /// The names of all claims that the rules read, sorted.
+    #[must_use]
+    pub fn claims(&self) -> &[Box<str>] {
+        &self.claims
+    }
+
+    /// The index of the built-in limit of preflights.
+    #[must_use]
+    pub fn preflight_rule(&self) -> Option<usize> {
+        self.preflights.as_ref().map(|built_in| built_in.index)
     }
 
     /// The route of a request: the transport's route, else the most specific template that matches the path.

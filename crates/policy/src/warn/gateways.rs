@@ -25,8 +25,11 @@ pub(super) fn warn_of_concurrency(policy: &Policy, sink: &mut DiagnosticSink) {
     }
 }
 
-/// Warns of the first claim.
+/// Warns of the first claim, unless the policy says which tokens are accepted.
 pub(super) fn warn_of_claims(policy: &Policy, sink: &mut DiagnosticSink) {
+    if policy.jwt.is_some() {
+        return;
+    }
     let lists = policy
         .exempt
         .iter()
@@ -39,12 +42,12 @@ pub(super) fn warn_of_claims(policy: &Policy, sink: &mut DiagnosticSink) {
         sink.add(
             location,
             format!("`{claim}` is never present behind nginx, Traefik, Caddy and HAProxy, which send no claims"),
-            "use `header.NAME` behind such a gateway; programs that ask over the API send verified claims",
+            "say with `jwt` which tokens are accepted, or use `header.NAME`; programs that ask over the API send verified claims",
         );
     }
 }
 
-fn claim_in_match(matching: &Match) -> Option<(SourceLocation, &Attribute)> {
+pub(super) fn claim_in_match(matching: &Match) -> Option<(SourceLocation, &Attribute)> {
     let mut conditions = matching.conditions.iter();
     let found = conditions.find(|condition| is_claim(&condition.value.attribute))?;
     Some((found.location, &found.value.attribute))
@@ -120,6 +123,9 @@ mod tests {
             );
         }
         assert!(of("key: header.x-user").is_empty());
+        let verified =
+            "jwt: { keys_file: k.json }\nlimits: [{ name: a, key: claim.sub, rate: 1/s }]";
+        assert!(warnings_of("claim-behind-gateway", verified).is_empty());
         let exempt = "exempt: [{ claim.role: admin }]\nlimits: [{ name: a, rate: 1/s }]";
         assert_eq!(warnings_of("claim-behind-gateway", exempt).len(), 1);
         let computed = "limits: [{ name: a, rate: \"5/h + 5/h × claim.repos, at most 50/h\" }]";

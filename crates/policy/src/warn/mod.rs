@@ -5,6 +5,7 @@
 mod client_chosen;
 mod exempts_everything;
 mod gateways;
+mod jwt;
 mod tier_burst;
 mod twice_the_rate;
 mod unknown_group;
@@ -18,11 +19,13 @@ use crate::source::Diagnostic;
 type Finder = fn(&Policy, &mut DiagnosticSink);
 
 /// The kinds. Each warning ends with the name of its kind in brackets.
-const KINDS: [(&str, Finder); 8] = [
+const KINDS: [(&str, Finder); 10] = [
     ("claim-behind-gateway", gateways::warn_of_claims),
+    ("claim-exemption", jwt::warn_of_exemption),
     ("client-chosen", client_chosen::warn),
     ("concurrency-behind-gateway", gateways::warn_of_concurrency),
     ("exempts-everything", exempts_everything::warn),
+    ("jwt-any-audience", jwt::warn_of_audience),
     ("tier-burst", tier_burst::warn),
     ("twice-the-rate", twice_the_rate::warn),
     ("unknown-group", unknown_group::warn),

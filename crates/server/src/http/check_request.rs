@@ -35,6 +35,7 @@ impl CheckRequest {
                 false => mode,
             },
             max_wait: self.max_wait,
+            ..CheckOptions::default()
         }
     }
 

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::client_network::ClientNetwork;
 use super::listener::{Listener, Peer};
 use super::open_connections::{OpenConnections, RoomForConnection};
+use super::proxy_protocol::ProxyProtocol;
 use super::shutdown::{ShutdownSignal, ShutdownTrigger};
 use super::shutdown_or_timeout::confirmed_timeout;
 use super::stream::Stream;
@@ -52,7 +53,7 @@ pub struct ListenerLimits {
     pub max_connections: usize,
     /// The same for the connections of one IPv4 address or IPv6 /64.
     pub max_connections_per_address: usize,
-    /// Time to complete the TLS handshake.
+    /// Time to complete the TLS handshake, and before it to receive the header of the PROXY protocol.
     pub handshake_timeout: Duration,
     /// A connection is closed when the client reads none of the bytes sent to it for this long.
     pub write_timeout: Duration,
@@ -113,11 +114,16 @@ pub async fn accept<P: ConnectionHandler>(
                     if room != RoomForConnection::Full {
                         increment(&counters.accepted);
                         let (stopping, progress) = (stopping.clone(), peer.progress.clone());
-                        let task = match listener.tls() {
-                            None => connections.spawn(protocol.serve(stream, peer, stopping)),
-                            Some(tls) => {
-                                let stream = tls_handshake(tls.clone(), stream, bounds.handshake_timeout);
-                                connections.spawn(serve_tls(stream, Arc::clone(&protocol), peer, stopping))
+                        let task = match (listener.proxy_protocol(), listener.tls()) {
+                            (None, None) => connections.spawn(protocol.serve(stream, peer, stopping)),
+                            (proxy_protocol, tls) => {
+                                let handshake = Handshake {
+                                    proxy_protocol: proxy_protocol.cloned(),
+                                    tls: tls.cloned(),
+                                    timeout: bounds.handshake_timeout,
+                                };
+                                let ready = handshake.run(stream, peer);
+                                connections.spawn(serve_after(ready, Arc::clone(&protocol), stopping))
                             }
                         };
                         open.add(address, progress, task);
@@ -166,33 +172,55 @@ async fn drain(
     DrainOutcome { aborted: cut }
 }
 
-/// Runs the TLS handshake within `time`.
-async fn tls_handshake(tls: ListenerTls, stream: Stream, time: Duration) -> io::Result<Stream> {
-    let handshake = stream.accept_tls(tls.acceptor());
-    let slow = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake timed out");
-    confirmed_timeout(time, handshake).await.map_err(slow)?
+/// What comes before the protocol: the header of a proxy, then TLS.
+struct Handshake {
+    proxy_protocol: Option<Arc<ProxyProtocol>>,
+    tls: Option<ListenerTls>,
+    /// The time for each of the two.
+    timeout: Duration,
 }
 
-/// Serves a connection after its TLS handshake. The handshake runs in the connection's own task, so a slow one delays no other
+impl Handshake {
+    async fn run(self, mut stream: Stream, mut peer: Peer) -> io::Result<(Stream, Peer)> {
+        let connection = peer.address;
+        let handshake = async {
+            if let Some(proxy_protocol) = self.proxy_protocol {
+                let named = proxy_protocol.read_header(&mut stream, peer, self.timeout);
+                peer = named.await?;
+            }
+            let Some(tls) = self.tls else {
+                return Ok((stream, peer));
+            };
+            let slow =
+                |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake timed out");
+            let encrypted = stream.accept_tls(tls.acceptor());
+            let encrypted = confirmed_timeout(self.timeout, encrypted).await;
+            Ok((encrypted.map_err(slow)??, peer))
+        };
+        let result = handshake.await;
+        if let Err(error) = &result {
+            tracing::debug!(%error, peer = ?connection, "handshake failed");
+        }
+        result
+    }
+}
+
+/// Serves a connection after its handshake. The handshake runs in the connection's own task, so a slow one delays no other
 /// connection and counts towards `max_connections`.
-async fn serve_tls<P: ConnectionHandler>(
-    stream: impl Future<Output = io::Result<Stream>>,
+async fn serve_after<P: ConnectionHandler>(
+    ready: impl Future<Output = io::Result<(Stream, Peer)>>,
     protocol: Arc<P>,
-    peer: Peer,
     stopping: ShutdownSignal,
 ) {
     // Boxed, because the handshake future is large and the task would keep its space.
-    let stream = tokio::select! {
+    let ready = tokio::select! {
         biased;
-        stream = Box::pin(stream) => stream,
+        ready = Box::pin(ready) => ready,
         () = stopping.wait() => return,
     };
-    match stream {
-        Ok(stream) => protocol.serve(stream, peer, stopping).await,
-        Err(error) => {
-            increment(&protocol.counters().failed_handshakes);
-            tracing::debug!(%error, peer = ?peer.address, "TLS handshake failed");
-        }
+    match ready {
+        Ok((stream, peer)) => protocol.serve(stream, peer, stopping).await,
+        Err(_logged) => increment(&protocol.counters().failed_handshakes),
     }
 }
 

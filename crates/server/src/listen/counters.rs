@@ -71,7 +71,7 @@ impl ListenerCounters {
         self.auth_failures.load(Ordering::Relaxed)
     }
 
-    /// Connections whose TLS handshake failed: no trusted client certificate, too slow, or not TLS.
+    /// Connections whose TLS handshake failed (no trusted client certificate, too slow, or not TLS), or whose PROXY header did.
     #[must_use]
     pub fn failed_handshakes(&self) -> u64 {
         self.failed_handshakes.load(Ordering::Relaxed)

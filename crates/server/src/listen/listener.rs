@@ -4,12 +4,15 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tollgate_http::TrustedProxies;
 
 use super::listen_address::{ListenAddress, LocalEndpoint};
 use super::open_connections::ConnectionProgress;
+use super::proxy_protocol::ProxyProtocol;
 use super::stream::Stream;
 use super::tls::ListenerTls;
 
@@ -18,6 +21,7 @@ use super::tls::ListenerTls;
 pub struct Listener {
     socket: Socket,
     tls: Option<ListenerTls>,
+    proxy_protocol: Option<Arc<ProxyProtocol>>,
 }
 
 #[derive(Debug)]
@@ -30,7 +34,7 @@ enum Socket {
 /// The two ends of a connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// The client's address. A Unix socket has none.
+    /// The client's address; behind the PROXY protocol the one that the proxy names. A Unix socket has none.
     pub address: Option<SocketAddr>,
     /// The endpoint of this server that the client connected to.
     pub local: LocalEndpoint,
@@ -79,7 +83,11 @@ impl Listener {
     }
 
     const fn without_tls(socket: Socket) -> Self {
-        Self { socket, tls: None }
+        Self {
+            socket,
+            tls: None,
+            proxy_protocol: None,
+        }
     }
 
     /// Accepts only TLS connections on this listener. A Unix socket ignores this: its bytes never leave the machine, and the
@@ -90,6 +98,19 @@ impl Listener {
             self.tls = Some(tls);
         }
         self
+    }
+
+    /// Accepts only connections of these proxies, each of which begins with a header of the PROXY protocol (version 1 or 2). TLS comes
+    /// after the header.
+    #[must_use]
+    pub fn with_proxy_protocol(mut self, trusted: TrustedProxies) -> Self {
+        self.proxy_protocol = Some(Arc::new(ProxyProtocol::new(trusted)));
+        self
+    }
+
+    /// The PROXY protocol, if connections have to begin with its header.
+    pub(super) const fn proxy_protocol(&self) -> Option<&Arc<ProxyProtocol>> {
+        self.proxy_protocol.as_ref()
     }
 
     /// The TLS settings, if connections have to use TLS.

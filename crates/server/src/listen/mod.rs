@@ -11,6 +11,7 @@ mod listen_address;
 mod listener;
 mod open_connections;
 mod prefixed_stream;
+mod proxy_protocol;
 mod send;
 mod shutdown;
 mod shutdown_or_timeout;
@@ -29,6 +30,8 @@ pub use listen_address::{InvalidListenAddress, ListenAddress, LocalEndpoint};
 pub use listener::{Listener, Peer};
 pub use open_connections::ConnectionProgress;
 pub(crate) use prefixed_stream::PrefixedStream;
+#[doc(hidden)]
+pub use proxy_protocol::fuzz_proxy_header;
 pub(crate) use send::{SendProgress, send_available};
 pub use shutdown::{ShutdownSignal, ShutdownTrigger};
 pub(crate) use shutdown_or_timeout::{

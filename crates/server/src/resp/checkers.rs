@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use tollgate_core::Nanos;
-use tollgate_engine::{CheckMode, CheckOptions, Engine, Response, StateStore, Verdict};
+use tollgate_engine::{CheckMode, CheckOptions, CheckScope, Engine, Response, StateStore, Verdict};
 use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_service::{RateLimitService, TakenTicket, Transport};
 use tollgate_store::Clock;
@@ -76,6 +76,7 @@ const fn options(command: &CheckCommand<'_>) -> CheckOptions {
             false => CheckMode::Charge,
         },
         max_wait: command.max_wait,
+        scope: CheckScope::AllLimits,
     }
 }
 

@@ -151,8 +151,8 @@ impl HttpClient {
         self.read_response(method == "HEAD").await
     }
 
-    pub(crate) async fn send(&mut self, bytes: &str) {
-        self.0.write_all(bytes.as_bytes()).await.unwrap();
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).await.unwrap();
     }
 
     pub(crate) async fn read_response(&mut self, bodyless: bool) -> HttpReply {

@@ -23,6 +23,8 @@ mod http1;
 mod nginx;
 mod openapi;
 mod policies;
+mod preflights;
+mod proxy_protocol;
 mod resp;
 mod rlqs;
 mod rls_json;

@@ -12,6 +12,7 @@ use tollgate_http::{HeaderFields, RateLimitStatus};
 use tollgate_policy::attributes::Attributes;
 use tollgate_store::Clock;
 
+use crate::claims::{ClaimLookup, KnownClaims};
 use crate::header_fields::HeaderSubject;
 use crate::metrics::Transport;
 use crate::service::RateLimitService;
@@ -73,7 +74,10 @@ impl<C: Clock> RateLimitService<C> {
         if self.fleet().is_some() {
             return None;
         }
-        let verdict = self.engine().check(request, options);
+        let verdict = match self.claims().lookup() {
+            Some(lookup) => self.check_claims_local(&lookup, request, options),
+            None => self.engine().check(request, options),
+        };
         let is_peek = options.mode == CheckMode::Peek;
         self.observe(transport, &verdict, is_peek);
         Some(verdict)
@@ -86,11 +90,61 @@ impl<C: Clock> RateLimitService<C> {
         request: &dyn Attributes,
         options: CheckOptions,
     ) -> Verdict {
+        match self.claims().lookup() {
+            Some(lookup) => Box::pin(self.check_claims(&lookup, request, options)).await,
+            None => self.decide(request, options).await,
+        }
+    }
+
+    /// Decides on a request as it is.
+    async fn decide(&self, request: &dyn Attributes, options: CheckOptions) -> Verdict {
         match self.fleet_engine() {
             // In a box, so that the future over memory stays small.
             Some(engine) => Box::pin(engine.check(request, options)).await,
             None => self.engine().check(request, options),
         }
+    }
+
+    /// Decides on a request with the claims of its token: first by the limits that need no claims, unless the token is known.
+    async fn check_claims(
+        &self,
+        lookup: &ClaimLookup<'_>,
+        request: &dyn Attributes,
+        options: CheckOptions,
+    ) -> Verdict {
+        let now = self.now();
+        let claimed = match lookup.recall(request, now) {
+            KnownClaims::Known(claimed) => claimed,
+            KnownClaims::Unverified(unclaimed, token) => {
+                let first = self.decide(&unclaimed, options.before_claims()).await;
+                if !first.is_admitted() {
+                    return first;
+                }
+                lookup.verify((request, &unclaimed), &token, &first, now)
+            }
+        };
+        self.decide(&claimed, options).await
+    }
+
+    /// The same without a fleet.
+    fn check_claims_local(
+        &self,
+        lookup: &ClaimLookup<'_>,
+        request: &dyn Attributes,
+        options: CheckOptions,
+    ) -> Verdict {
+        let now = self.now();
+        let claimed = match lookup.recall(request, now) {
+            KnownClaims::Known(claimed) => claimed,
+            KnownClaims::Unverified(unclaimed, token) => {
+                let first = self.engine().check(&unclaimed, options.before_claims());
+                if !first.is_admitted() {
+                    return first;
+                }
+                lookup.verify((request, &unclaimed), &token, &first, now)
+            }
+        };
+        self.engine().check(&claimed, options)
     }
 
     /// The engine as a node of the fleet, if the service has joined one.

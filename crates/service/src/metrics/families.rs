@@ -149,7 +149,7 @@ families! {
     ACCEPT_ERRORS Counter "tollgate_accept_errors" ["listener"]
         "Connections that the operating system failed to accept";
     FAILED_HANDSHAKES Counter "tollgate_failed_handshakes" ["listener"]
-        "Failed TLS handshakes: timeout, no common version, certificate not accepted";
+        "Failed TLS handshakes (timeout, no common version, certificate not accepted) and PROXY headers (late, invalid, not from a trusted proxy)";
     BUFFER_REFUSALS Counter "tollgate_buffer_refusals" ["listener"]
         "Requests refused and connections closed because --max-buffered-bytes left no room for them";
     FLOODS Counter "tollgate_http2_floods" ["listener"]
@@ -216,6 +216,10 @@ families! {
         "Requests of gateways outside --trusted-proxies; their clients are refused";
     OPERATOR_ADJUSTMENTS Counter "tollgate_operator_adjustments" ["what"]
         "Operators' changes of a key's units: charge, refund";
+    TOKENS Counter "tollgate_tokens" ["outcome"]
+        "Tokens of requests whose policy reads claims: verified (by their signature), cached (verified before), or the reason why their claims are absent";
+    TOKEN_SIGNATURES Counter "tollgate_token_signature_checks" []
+        "Signatures of tokens that were computed";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
         "Log lines that were dropped because nobody read stderr fast enough";
     STATE_SAVES Counter "tollgate_state_saves" ["outcome"]

@@ -17,6 +17,7 @@ use super::sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCoun
 use super::{
     AdminRejection, DegradationCause, Metrics, RequestOutcome, ThrottleCommand, Transport, reasons,
 };
+use crate::claims::{TokenCounters, TokenRejection};
 use crate::fleet::{Membership, Mismatch, Rejection};
 use crate::reload::ReloadStatus;
 use crate::saturation::Saturation;
@@ -78,6 +79,7 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     page.family(&families::OPERATOR_ADJUSTMENTS)
         .add(&["charge"], charges.load(Ordering::Relaxed))
         .add(&["refund"], refunds.load(Ordering::Relaxed));
+    write_tokens(&mut page, service.claims().counters());
     page.family(&families::LOG_LINES_DROPPED)
         .add(&[], metrics.dropped_log_lines());
     if let Some(state) = metrics.state_file() {
@@ -93,6 +95,17 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
         .add(&[env!("CARGO_PKG_VERSION")], 1);
     write_process(&mut page, &ProcessStats::current());
     page.finish()
+}
+
+fn write_tokens(page: &mut MetricsPage, counters: &TokenCounters) {
+    let mut tokens = page.family(&families::TOKENS);
+    tokens.add(&["verified"], counters.verified());
+    tokens.add(&["cached"], counters.cached());
+    for reason in TokenRejection::ALL {
+        tokens.add(&[reason.as_str()], counters.rejections(reason));
+    }
+    page.family(&families::TOKEN_SIGNATURES)
+        .add(&[], counters.signature_checks());
 }
 
 /// Calls of the shared store and its breakers. The store has at most 64 parts.

@@ -10,7 +10,10 @@ use tollgate_policy::source::Diagnostics;
 use super::{Fingerprint, ReloadOutcome, ReloadStatus};
 
 /// The status of one file, or of several files that form one policy.
-pub(super) struct FileStatus {
+#[derive(Debug)]
+pub(crate) struct FileStatus {
+    /// What the file has, for log lines: `policy`, `keys`.
+    noun: &'static str,
     pub(super) status: ReloadStatus,
     /// The digest of the files when they were last read; `None` if they could not be read.
     last: Option<Fingerprint>,
@@ -20,8 +23,14 @@ pub(super) struct FileStatus {
 
 impl FileStatus {
     /// The status after the files were first loaded.
-    pub(super) const fn new(generation: u64, now: Timestamp, hash: Fingerprint) -> Self {
+    pub(crate) const fn new(
+        noun: &'static str,
+        generation: u64,
+        now: Timestamp,
+        hash: Fingerprint,
+    ) -> Self {
         Self {
+            noun,
             status: ReloadStatus {
                 valid: true,
                 generation,
@@ -37,7 +46,7 @@ impl FileStatus {
     }
 
     /// Whether what was read, `None` if nothing could be, is known or has been the same for the settle time.
-    pub(super) fn is_settled(
+    pub(crate) fn is_settled(
         &mut self,
         read: Option<Fingerprint>,
         now: Timestamp,
@@ -59,7 +68,7 @@ impl FileStatus {
 
     /// Records that the files were read. Returns whether to load them: always if forced, otherwise if they differ both from the
     /// last read and from the files in effect. The latter happens when an edit is reverted.
-    pub(super) fn record_read(&mut self, path: &Path, hash: Fingerprint, always: bool) -> bool {
+    pub(crate) fn record_read(&mut self, path: &Path, hash: Fingerprint, always: bool) -> bool {
         let is_known = self.last.replace(hash) == Some(hash);
         if always {
             return true;
@@ -72,7 +81,7 @@ impl FileStatus {
     }
 
     /// Records that the files are in effect.
-    pub(super) fn record_loaded(
+    pub(crate) fn record_loaded(
         &mut self,
         path: &Path,
         generation: u64,
@@ -85,11 +94,11 @@ impl FileStatus {
         status.loaded_at = now;
         status.hash = hash;
         status.loads = status.loads.saturating_add(1);
-        tracing::info!(path = %path.display(), %hash, generation, "policy loaded");
+        tracing::info!(path = %path.display(), %hash, generation, "{} loaded", self.noun);
     }
 
     /// Records that the files cannot be read. Returns whether this is news: polling a missing file again is not.
-    pub(super) fn record_unreadable(&mut self, always: bool, problems: &[Diagnostics]) -> bool {
+    pub(crate) fn record_unreadable(&mut self, always: bool, problems: &[Diagnostics]) -> bool {
         let was_readable = self.last.take().is_some();
         if was_readable || always {
             self.record_invalid();
@@ -98,13 +107,13 @@ impl FileStatus {
     }
 
     /// Records that the files are invalid.
-    pub(super) const fn record_invalid(&mut self) {
+    pub(crate) const fn record_invalid(&mut self) {
         self.status.refusals = self.status.refusals.saturating_add(1);
     }
 
     /// Keeps the first file's problems. Logs them for every rejected version and every reload that somebody asked for: a log
     /// that is silent after a second mistake reads as if the file had been loaded.
-    pub(super) fn reject(
+    pub(crate) fn reject(
         &mut self,
         path: &Path,
         problems: Vec<Diagnostics>,
@@ -113,7 +122,8 @@ impl FileStatus {
         if is_new {
             let (path, generation) = (path.display(), self.status.generation);
             let all: String = problems.iter().map(ToString::to_string).collect();
-            tracing::error!(%path, generation, "policy reload failed, keeping the current policy:\n{all}");
+            let noun = self.noun;
+            tracing::error!(%path, generation, "{noun} reload failed, keeping the current {noun}:\n{all}");
         }
         self.status.valid = false;
         self.status.error = problems.into_iter().next();
@@ -122,7 +132,7 @@ impl FileStatus {
 
     fn recover(&mut self, path: &Path) {
         if !self.status.valid {
-            tracing::info!(path = %path.display(), "policy valid again");
+            tracing::info!(path = %path.display(), "{} valid again", self.noun);
         }
         self.status.valid = true;
         self.status.error = None;

@@ -29,7 +29,7 @@ use tollgate_engine::LimitIdsExhausted;
 use tollgate_files::FileWorker;
 use tollgate_policy::source::{Diagnostic, Diagnostics, SourceLocation};
 
-use self::file_status::FileStatus;
+pub(crate) use self::file_status::FileStatus;
 
 /// Files as they were read: paths and bytes, in order.
 pub type Sources = Vec<(PathBuf, Vec<u8>)>;
@@ -212,7 +212,7 @@ impl<E: Reloadable> Reloader<E> {
         let rules = E::compile(sources, path, secret, options)?;
         let engine =
             make(rules).map_err(|error| vec![whole_file_problem(path, &error.to_string())])?;
-        let status = FileStatus::new(engine.generation(), engine.now(), hash);
+        let status = FileStatus::new("policy", engine.generation(), engine.now(), hash);
         tracing::info!(path = %path.display(), files, %hash, "policy loaded");
         Ok(Self {
             engine,

@@ -14,6 +14,8 @@ use tollgate_policy::rules::Rules;
 use tollgate_policy::source::Diagnostics;
 use tollgate_policy::{load_bytes, read_path};
 
+use crate::claims::{ClaimVerifier, PreparedClaims};
+
 use super::{Fingerprint, Reloadable, Reloader, Sources};
 
 /// An engine and its current policy as the file defines it.
@@ -21,6 +23,7 @@ pub struct PolicyEngine<S> {
     engine: Arc<Engine<S>>,
     /// The current policy and its generation.
     policy: ArcSwap<(u64, Arc<Policy>)>,
+    claims: Arc<ClaimVerifier>,
 }
 
 /// Keeps an engine's rules in sync with a policy file.
@@ -45,14 +48,22 @@ impl<S: StateStore> PolicyReloader<S> {
         store: S,
         limit_ids: &LimitIdAllocator,
     ) -> Result<Self, Vec<Diagnostics>> {
-        Self::open(path, secret, &(), |(policy, rules)| {
-            let engine = Engine::with_limit_ids(rules, store, limit_ids)?;
-            let generation = engine.generation().number();
-            Ok(PolicyEngine {
-                engine: Arc::new(engine),
-                policy: ArcSwap::from_pointee((generation, Arc::new(policy))),
-            })
-        })
+        let claims = Arc::<ClaimVerifier>::default();
+        Self::open(
+            path,
+            secret,
+            &Arc::clone(&claims),
+            |(policy, rules, prepared)| {
+                let engine = Engine::with_limit_ids(rules, store, limit_ids)?;
+                let generation = engine.generation().number();
+                claims.replace(prepared);
+                Ok(PolicyEngine {
+                    claims,
+                    engine: Arc::new(engine),
+                    policy: ArcSwap::from_pointee((generation, Arc::new(policy))),
+                })
+            },
+        )
     }
 }
 
@@ -61,6 +72,12 @@ impl<S> PolicyEngine<S> {
     #[must_use]
     pub const fn engine(&self) -> &Arc<Engine<S>> {
         &self.engine
+    }
+
+    /// The tokens that the current policy accepts.
+    #[must_use]
+    pub const fn claims(&self) -> &Arc<ClaimVerifier> {
+        &self.claims
     }
 
     /// The generation and the current policy as the file defines it.
@@ -72,8 +89,8 @@ impl<S> PolicyEngine<S> {
 }
 
 impl<S: StateStore> Reloadable for PolicyEngine<S> {
-    type Rules = (Policy, Rules);
-    type Options = ();
+    type Rules = (Policy, Rules, PreparedClaims);
+    type Options = Arc<ClaimVerifier>;
 
     fn read(path: &Path) -> Result<Sources, Vec<Diagnostics>> {
         match read_path(path) {
@@ -90,17 +107,18 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
         sources: Sources,
         path: &Path,
         secret: [u8; 16],
-        (): &(),
-    ) -> Result<(Policy, Rules), Vec<Diagnostics>> {
+        claims: &Arc<ClaimVerifier>,
+    ) -> Result<Self::Rules, Vec<Diagnostics>> {
         let bytes = sources.into_iter().flat_map(|(_, bytes)| bytes).collect();
-        compile(bytes, path, secret).map_err(|problems| vec![problems])
+        compile(bytes, path, secret, claims).map_err(|problems| vec![problems])
     }
 
-    fn options(&self) -> &() {
-        &()
+    fn options(&self) -> &Arc<ClaimVerifier> {
+        &self.claims
     }
 
-    fn swap(&self, (policy, rules): (Policy, Rules)) -> Result<u64, LimitIdsExhausted> {
+    fn swap(&self, (policy, rules, claims): Self::Rules) -> Result<u64, LimitIdsExhausted> {
+        self.claims.replace(claims);
         let generation = self.engine.replace(rules)?;
         self.policy.store(Arc::new((generation, Arc::new(policy))));
         Ok(generation)
@@ -108,8 +126,11 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
 
     fn limit_names(&self) -> Vec<Box<str>> {
         let generation = self.engine.generation();
-        let rules = generation.rules().rules().iter();
-        rules.map(|rule| rule.name.clone()).collect()
+        let rules = generation.rules();
+        // The built-in limit of preflights is behind those of the file.
+        let own = rules.preflight_rule().unwrap_or(usize::MAX);
+        let own = rules.rules().iter().take(own);
+        own.map(|rule| rule.name.clone()).collect()
     }
 
     fn generation(&self) -> u64 {
@@ -121,12 +142,18 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
     }
 }
 
-fn compile(bytes: Vec<u8>, path: &Path, secret: [u8; 16]) -> Result<(Policy, Rules), Diagnostics> {
+fn compile(
+    bytes: Vec<u8>,
+    path: &Path,
+    secret: [u8; 16],
+    claims: &ClaimVerifier,
+) -> Result<(Policy, Rules, PreparedClaims), Diagnostics> {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let policy = load_bytes(bytes, path)?;
-    let rules = Rules::compile(&policy, secret)
-        .map_err(|list| Diagnostics::new(&path.display().to_string(), &text, list))?;
-    Ok((policy, rules))
+    let problems = |list| Diagnostics::new(&path.display().to_string(), &text, list);
+    let rules = Rules::compile(&policy, secret).map_err(problems)?;
+    let prepared = claims.prepare(&policy, &rules).map_err(problems)?;
+    Ok((policy, rules, prepared))
 }
 
 impl<S> fmt::Debug for PolicyEngine<S> {

@@ -25,6 +25,7 @@ use crate::model::{Condition, GroupSelection, IpNet, Match, Mode, PathCase, Path
 struct IndexedCondition {
     check: CompiledCondition,
     terms: Option<Vec<IndexTerm>>,
+    is_claim: bool,
 }
 
 impl Matcher {
@@ -232,6 +233,9 @@ impl<'a> Builder<'a> {
         self.mark_needed(subject, &condition.test);
         self.has_uppercase |= subject == Subject::Path && has_uppercase(&condition.test);
         let mut terms = index_terms(subject, &written, self.fold)?;
+        // A look-up reads the attribute of every request, and to read a claim a signature may have to be verified.
+        let is_claim = matches!(attribute, Attribute::Claim(_));
+        terms.take_if(|_| is_claim);
         if let Some(terms) = &mut terms {
             terms.sort_unstable();
             terms.dedup();
@@ -239,6 +243,7 @@ impl<'a> Builder<'a> {
         Ok(IndexedCondition {
             check: CompiledCondition { subject, test },
             terms,
+            is_claim,
         })
     }
 
@@ -317,6 +322,8 @@ impl<'a> Builder<'a> {
                 }
             }
         }
+        // Claims are read last, only if all else matches.
+        conditions.sort_by_key(|condition| condition.is_claim);
         let target = match origin {
             RuleOrigin::Deny(index) => RuleTarget::Deny(index),
             RuleOrigin::Limit(index) => RuleTarget::Limit(index),

@@ -14,8 +14,9 @@ use tollgate_core::Nanos;
 use crate::attributes::Attribute;
 use crate::model::{
     Amount, Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, Group,
-    GroupSelection, KeyPart, Level, LimitRule, Mode, OnStoreFailure, PathCase, PathParameters,
-    PathSettings, Penalty, Percent, Policy, QuotaOverride, QuotaSpec, StatusClass, Tiers, WhenFull,
+    GroupSelection, JwtSettings, KeyPart, Level, LimitRule, Located, Mode, OnStoreFailure,
+    PathCase, PathParameters, PathSettings, Penalty, Percent, Policy, QuotaOverride, QuotaSpec,
+    RateSpec, StatusClass, Tiers, WhenFull,
 };
 use matching::{key, matching, template, text, texts_attribute, word};
 use quotas::{LOCAL, candidate_beside, own_quota, quota, rate_quota, same_kind, span, unlimited};
@@ -221,6 +222,8 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
             |(limits, (exempt, deny), routes, (mode, nodes, threshold), apply)| Policy {
                 paths: path_settings(threshold),
                 duplicates: duplicates(threshold),
+                jwt: jwt(threshold),
+                preflights: preflights(threshold),
                 limits: limits
                     .into_iter()
                     .zip(1..)
@@ -245,6 +248,26 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
                 divergence_threshold: Percent::from_hundredths(threshold),
             },
         )
+}
+
+fn jwt(number: u16) -> Option<JwtSettings> {
+    (number % 3 > 0).then(|| JwtSettings {
+        keys: vec![Located::from(vec![("kty".into(), "OKP".into())])],
+        keys_file: (number % 3 > 1).then(|| Box::<str>::from("keys.json").into()),
+        issuers: vec!["https://a.example".into(); usize::from(number % 2)],
+        audiences: vec!["api".into(); usize::from(number % 4)],
+        from: Attribute::Cookie("token".into()),
+        leeway: Nanos::from_secs(u64::from(number % 300)),
+        max_bytes: 64 + u32::from(number),
+    })
+}
+
+fn preflights(number: u16) -> Option<Located<RateSpec>> {
+    let rate = RateSpec {
+        units: u64::from(number),
+        ..Policy::PREFLIGHTS
+    };
+    (number % 2 > 0).then(|| rate.into())
 }
 
 fn path_settings(number: u16) -> PathSettings {

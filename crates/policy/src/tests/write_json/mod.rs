@@ -7,9 +7,10 @@ mod value;
 
 use crate::attributes::Attribute;
 use crate::model::{
-    Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, GroupSelection, KeyPart,
-    Level, LimitRule, Located, Match, Mode, OnMissing, OnStoreFailure, PathCase, PathParameters,
-    PathSettings, Penalty, Percent, Policy, QuotaSpec, Test, WhenFull,
+    Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, GroupSelection,
+    JwkMembers, JwtSettings, KeyPart, Level, LimitRule, Located, Match, Mode, OnMissing,
+    OnStoreFailure, PathCase, PathParameters, PathSettings, Penalty, Percent, Policy, QuotaSpec,
+    RateSpec, Test, WhenFull,
 };
 use quota::{alternative_quota, duration, quota, quota_override, tiers};
 use value::{Json, list, map, number, text, texts, unless_default};
@@ -47,6 +48,8 @@ pub(super) fn policy(policy: &Policy) -> String {
             "duplicates",
             Some(Json::Map(policy.duplicates.iter().map(duplicate).collect())),
         ),
+        ("jwt", policy.jwt.as_ref().map(jwt)),
+        ("preflights", Some(preflights(policy.preflights.as_ref()))),
         ("groups", Some(Json::Map(groups.collect()))),
         ("exempt", list(exempt.collect())),
         ("deny", list(policy.deny.iter().map(deny).collect())),
@@ -57,6 +60,37 @@ pub(super) fn policy(policy: &Policy) -> String {
         ),
     ])
     .to_string()
+}
+
+fn jwt(jwt: &JwtSettings) -> Json {
+    let key = |key: &Located<JwkMembers>| {
+        let members = key.value.iter();
+        Json::Map(
+            members
+                .map(|(name, value)| (name.to_string(), text(value)))
+                .collect(),
+        )
+    };
+    let optional = |values: &[Box<str>]| (!values.is_empty()).then(|| texts(values.iter()));
+    map(vec![
+        ("keys", list(jwt.keys.iter().map(key).collect())),
+        (
+            "keys_file",
+            jwt.keys_file.as_ref().map(|path| text(&path.value)),
+        ),
+        ("issuers", optional(&jwt.issuers)),
+        ("audiences", optional(&jwt.audiences)),
+        ("from", Some(text(&jwt.from))),
+        ("leeway", Some(text(duration(jwt.leeway)))),
+        ("max_bytes", Some(number(jwt.max_bytes))),
+    ])
+}
+
+fn preflights(rate: Option<&Located<RateSpec>>) -> Json {
+    rate.map_or_else(
+        || text("none"),
+        |rate| text(format!("{}/min", rate.value.units)),
+    )
 }
 
 fn paths(paths: PathSettings) -> Json {

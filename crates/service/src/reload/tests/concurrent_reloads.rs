@@ -23,7 +23,8 @@ fn version(n: u64) -> String {
 fn is_from_one_version(verdict: &Verdict) -> bool {
     let states = verdict.limits();
     let n = u64::try_from(states.len()).unwrap();
-    verdict.generation().rules().rules().len() == states.len()
+    // The last limit is the built-in one of preflights.
+    verdict.generation().rules().preflight_rule() == Some(states.len())
         && states.iter().all(|state| {
             let rule = verdict.rule(state);
             let message = rule.and_then(|rule| rule.message.as_deref());

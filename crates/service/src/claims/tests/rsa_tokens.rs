@@ -1,0 +1,10 @@
+//! An RSA key and tokens that it signed, because ring makes no RSA keys. The private key was thrown away.
+//!
+//! The tokens say: `sub` ada, `iss` https://id.example, `aud` api, `exp` 600 s after the start of the tests.
+
+/// The modulus; the exponent is 65537.
+pub(super) const MODULUS: &str = "473LJUoVH95NW9MZ3bymO4tU6E-hj3THMtVrLnQtfIYIXSckpVMsp9o-ZiOaiz2HzBXbsAEyKClBZpcCeN2tr3dA1UzbEDVSnebO0FEY_MOqvMzMfWyRRANund-1lmOJqOQcj7n7rGiGDso8EJ-Aqf4wD0hboixJcQTIwR-V08HVZ2c5CPZ8A36SkEP2wLkIiXHfqKdTu9NYMX7PXr4dQAjtzwyxafFXebb6yLu-lXsgjq0u7-jBRqyUUaAWdKMWROovJ7zYa49zloHUyiAHF1G7A_8Ahl1nRQQmmKymm_qdFX83FrS5SFycIqEYw0P9LTQebOf05F7ClNTje6yQLQ";
+
+pub(super) const RS256: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6InJzYSJ9.eyJzdWIiOiJhZGEiLCJleHAiOjE3MDAwMDA2MDAsImlzcyI6Imh0dHBzOi8vaWQuZXhhbXBsZSIsImF1ZCI6ImFwaSJ9.ThwJZxmm2-OET6g0zOJKPTVGMcdgwIwyszHWejmKInX46kRFGzrtUhbE14GPakhfzYIT5mLRNyiUZ58VGYSqzU7LIMvJYXKOD5dYVVc8_9OiIijkgQFlHBdPn5LqU0NyqPjSw6W-nEuhZOZ-tUXeUeypHiKQjOmcvB4jKAWmmgcJ9OE6YPDET2EK1yr8yQgwTZVvY7MguD5mpS3nb7bC-NO5UGGFzgEp8IJkG6W8zTYw-d7GdbydzF1CP_PmpXX1nA5Ec9Ocjwhb7wMELE5ehjqQDOrNZBZqjYODTuCSyilrjGNSkqm4HhlqgJpu6fiv1V1ImmWX6XgTBiFoUKOnig";
+
+pub(super) const PS256: &str = "eyJhbGciOiJQUzI1NiIsImtpZCI6InJzYSJ9.eyJzdWIiOiJhZGEiLCJleHAiOjE3MDAwMDA2MDAsImlzcyI6Imh0dHBzOi8vaWQuZXhhbXBsZSIsImF1ZCI6ImFwaSJ9.rRKBrjGQzsTWFsl92rlo-3M5hgAnSh2vEMb_63hxQzj11Sk3THhzhpa3iLFqkJmmYN_SWBDVKqjOdhKvEHTz1r6tCC1XRZ3abn5bXOA9IGT8bSxCaZMeQTFn9TodO8f5m1krXpQIY_gVOI8WSYRzpPz0WRdaxDjIHvwpEbT2mOJJIBrYF7uONFDExWzpWxDfQN-OOL2kxMYBcZwL5-xqRW-jyOCLgdl9vkIh9byhlCg_jWBsAbJ4_1gK2APVsFF3V_FtQFd8a59-N7MNasv2ADfUoYQxHsNCcaK5pbnA5R4CMIzoGvlLkCAz2jX5CX9wY-aVZl3lF11CHFFMuoxMXw";
