@@ -17,7 +17,7 @@ use crate::options::{RedisOptions, ReservationRetention};
 use crate::pool::CallDeadline;
 use crate::remote_store::ProbeKeys;
 use crate::topology::{HashSlot, ServerWarning, Topology};
-use crate::wire::{ScriptCall, decode};
+use crate::wire::{ScriptCall, ServerReply, decode};
 
 /// Decides in Redis or Valkey, exactly: one round trip, one script and one clock for all keys in one slot.
 #[derive(Debug)]
@@ -298,40 +298,25 @@ fn bad_request(detail: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::BadRequest, detail)
 }
 
-/// The number of integers in the replies to most calls, at most.
-const SMALL_REPLY: usize = 16;
-
 /// Reads a script's reply, which is a flat list of integers.
 fn read_integers<T>(
-    reply: &Value,
+    reply: &ServerReply,
     decode_reply: impl FnOnce(&[i64]) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
+    let integer = |value: &Value| match value {
+        Value::Int(n) => Some(*n),
+        _ => None,
+    };
+    let long_reply: Option<Vec<i64>> = match reply {
+        ServerReply::Integers(integers) => return decode_reply(integers),
+        ServerReply::Other(Value::Array(values)) => values.iter().map(integer).collect(),
+        ServerReply::Other(_) => None,
+    };
     let invalid_reply = || {
         StoreError::new(
             StoreErrorKind::InvalidReply,
             "the reply is not a list of integers",
         )
     };
-    let Value::Array(values) = reply else {
-        return Err(invalid_reply());
-    };
-    let integer = |value: &Value| match value {
-        Value::Int(n) => Ok(*n),
-        _ => Err(invalid_reply()),
-    };
-    let mut buffer = [0; SMALL_REPLY];
-    match buffer.get_mut(..values.len()) {
-        Some(buffer) => {
-            for (slot, value) in buffer.iter_mut().zip(values) {
-                *slot = integer(value)?;
-            }
-            decode_reply(buffer)
-        }
-        None => decode_reply(
-            &values
-                .iter()
-                .map(integer)
-                .collect::<Result<Vec<i64>, _>>()?,
-        ),
-    }
+    decode_reply(&long_reply.ok_or_else(invalid_reply)?)
 }

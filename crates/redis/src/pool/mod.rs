@@ -12,7 +12,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -26,9 +25,9 @@ use self::supervisor::ConnectionSupervisor;
 pub(crate) use self::supervisor::MAX_PAUSE;
 use crate::address::Endpoint;
 use crate::call_failure::{self, CallFailure, RoutingHint};
-use crate::script::Script;
+use crate::connection::PipelinedConnection;
 use crate::task::SupervisedTask;
-use crate::wire::ScriptCall;
+use crate::wire::{ScriptCall, ServerReply};
 
 /// Timers expire up to this much later than asked for.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(2);
@@ -113,7 +112,7 @@ impl ConnectionPool {
         request: &ScriptCall,
         mode: CallMode,
         deadline: &mut CallDeadline,
-    ) -> Result<Value, CallFailure> {
+    ) -> Result<ServerReply, CallFailure> {
         let entered = self.window.enter(deadline).await;
         let permit = entered.map_err(|error| CallFailure::new(error, RoutingHint::None))?;
         let called = self.call_sent(request, mode, deadline.until()).await;
@@ -127,12 +126,12 @@ impl ConnectionPool {
         request: &ScriptCall,
         mode: CallMode,
         until: Instant,
-    ) -> Result<Value, CallFailure> {
-        let Some((connection, mut current)) = self.pick(request) else {
+    ) -> Result<ServerReply, CallFailure> {
+        let Some((connection, current)) = self.pick(request) else {
             let error = StoreError::new(StoreErrorKind::Unreachable, "not connected");
             return Err(CallFailure::new(error, RoutingHint::FindServer));
         };
-        let mut calling = pin!(evaluate(&mut current.connection, request, mode));
+        let mut calling = pin!(evaluate(&current.connection, request, mode));
         let mut called = timeout_at(until, &mut calling).await;
         if called.is_err() {
             // A timer that expires late says that this process did not run. The reply may have arrived meanwhile.
@@ -167,7 +166,7 @@ impl ConnectionPool {
                 .connections
                 .iter()
                 .find_map(|connection| connection.current());
-            let mut connection = match connection {
+            let connection = match connection {
                 Some(current) => current.connection,
                 None => {
                     let credentials = self.connector.credentials().await?;
@@ -176,7 +175,7 @@ impl ConnectionPool {
                         .await?
                 }
             };
-            command.query_async(&mut connection).await
+            connection.query(command).await
         };
         match timeout(longest, querying).await {
             Ok(reply) => reply,
@@ -207,28 +206,25 @@ impl ConnectionPool {
 /// Calls the script by digest. If the server does not know the digest, sends the script and the call again in one more
 /// round trip. That is no repetition: a server that does not know a script has not run it.
 async fn evaluate(
-    connection: &mut MultiplexedConnection,
+    connection: &PipelinedConnection,
     request: &ScriptCall,
     mode: CallMode,
-) -> RedisResult<Value> {
-    let script = request.kind.script();
-    let call = command(script, request);
+) -> RedisResult<ServerReply> {
     let first = match mode {
-        // Not through the trait of all connections, which boxes every call.
-        CallMode::Plain => connection
-            .send_packed_command(&call)
-            .await
-            .and_then(Value::extract_error),
-        CallMode::Asking => pipeline(connection, [redis::cmd("ASKING"), call.clone()]).await,
+        CallMode::Plain => connection.call(|bytes| request.write_command(bytes)).await,
+        CallMode::Asking => last_reply(connection, &[redis::cmd("ASKING"), command(request)]).await,
     };
     match first {
         Err(error) if call_failure::is_unknown_script(&error) => {
             // SCRIPT LOAD and not EVAL: newer servers drop scripts that came by EVAL.
             let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(script.text);
+            load.arg("LOAD").arg(request.kind.script().text);
+            let call = command(request);
             match mode {
-                CallMode::Plain => pipeline(connection, [load, call]).await,
-                CallMode::Asking => pipeline(connection, [load, redis::cmd("ASKING"), call]).await,
+                CallMode::Plain => last_reply(connection, &[load, call]).await,
+                CallMode::Asking => {
+                    last_reply(connection, &[load, redis::cmd("ASKING"), call]).await
+                }
             }
         }
         other => other,
@@ -236,31 +232,20 @@ async fn evaluate(
 }
 
 /// Sends several commands without commands of other calls in between, and returns the last reply.
-async fn pipeline<const N: usize>(
-    connection: &mut MultiplexedConnection,
-    commands: [Cmd; N],
-) -> RedisResult<Value> {
-    let mut all = redis::pipe();
-    for command in commands {
-        all.add_command(command);
-    }
-    // Otherwise an error would be reported for the whole pipeline, without its code.
-    all.ignore_errors();
-    let replies: Vec<RedisResult<Value>> = all.query_async(connection).await?;
+async fn last_reply(connection: &PipelinedConnection, commands: &[Cmd]) -> RedisResult<ServerReply> {
+    let replies = connection.pipeline(commands).await?;
     match replies.into_iter().last() {
-        Some(last) => last,
+        Some(last) => last.map(ServerReply::Other),
         None => Err(std::io::Error::other("there was no reply").into()),
     }
 }
 
-/// Encodes the call with one allocation.
-fn command(script: &Script, request: &ScriptCall) -> Cmd {
-    let ScriptCall { keys, args, .. } = request;
-    let arguments = keys.len().saturating_add(args.len()).saturating_add(3);
-    let bytes = keys.size().saturating_add(args.size()).saturating_add(64);
-    let mut call = Cmd::with_capacity(arguments, bytes);
-    call.arg("EVALSHA").arg(&script.digest).arg(keys.len());
-    for argument in keys.iter().chain(args) {
+/// The call as a command of the client library.
+fn command(request: &ScriptCall) -> Cmd {
+    let mut call = redis::cmd("EVALSHA");
+    call.arg(&request.kind.script().digest)
+        .arg(request.keys.len());
+    for argument in request.keys.iter().chain(&request.args) {
         call.arg(argument);
     }
     call

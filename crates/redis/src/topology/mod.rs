@@ -14,7 +14,6 @@ mod slot;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use tollgate_store::StoreError;
 
 use self::cluster::Cluster;
@@ -25,7 +24,7 @@ use crate::address::{AddressLayout, ParsedAddress};
 use crate::key_name::NameDigest;
 use crate::options::RedisOptions;
 use crate::pool::{CallDeadline, ConnectionPool, Connector};
-use crate::wire::ScriptCall;
+use crate::wire::{ScriptCall, ServerReply};
 
 pub use self::inspect::{ServerWarning, ServerWarningKind};
 
@@ -99,7 +98,7 @@ impl Topology {
         slot: HashSlot,
         request: &ScriptCall,
         deadline: &mut CallDeadline,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<ServerReply, StoreError> {
         match self {
             Self::Single(single) => single.call(request, deadline).await,
             Self::Sentinel(sentinel) => sentinel.call(request, deadline).await,

@@ -112,6 +112,19 @@ impl ScriptCall {
         }
     }
 
+    /// Appends the call as it goes over the wire: `EVALSHA`, digest, number of keys, keys, arguments.
+    pub(crate) fn write_command(&self, bytes: &mut Vec<u8>) {
+        let arguments = self.keys.len().saturating_add(self.args.len());
+        write_length(bytes, b'*', arguments.saturating_add(3));
+        bytes.extend_from_slice(b"$7\r\nEVALSHA\r\n");
+        write_bulk_string(bytes, self.kind.script().digest.as_bytes());
+        let mut count = itoa::Buffer::new();
+        write_bulk_string(bytes, count.format(self.keys.len()).as_bytes());
+        for argument in self.keys.iter().chain(&self.args) {
+            write_bulk_string(bytes, argument);
+        }
+    }
+
     /// Whether it contains no check.
     pub(crate) const fn is_empty(&self) -> bool {
         self.keys.is_empty()
@@ -286,6 +299,18 @@ fn receipt_blob(receipt: Receipt, quota: &Quota) -> Blob {
         .pair(receipt.cost)
         .pair(receipt.at.as_nanos())
         .split(receipt.mark / second, receipt.mark % second * step)
+}
+
+fn write_bulk_string(bytes: &mut Vec<u8>, text: &[u8]) {
+    write_length(bytes, b'$', text.len());
+    bytes.extend_from_slice(text);
+    bytes.extend_from_slice(b"\r\n");
+}
+
+fn write_length(bytes: &mut Vec<u8>, kind: u8, length: usize) {
+    bytes.push(kind);
+    bytes.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+    bytes.extend_from_slice(b"\r\n");
 }
 
 fn bad(detail: &'static str) -> StoreError {
