@@ -111,9 +111,7 @@ impl TlsClient {
 
 /// The certificates in PEM data. Data without any would mean a client that trusts no server.
 #[cfg(feature = "tls")]
-fn certificates(
-    pem: &[u8],
-) -> Result<Vec<rustls::pki_types::CertificateDer<'static>>, StoreError> {
+fn certificates(pem: &[u8]) -> Result<Vec<rustls::pki_types::CertificateDer<'static>>, StoreError> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject as _;
 

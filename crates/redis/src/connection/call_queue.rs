@@ -15,6 +15,9 @@ use crate::wire::{InvalidFrame, ServerReply};
 /// Buffers above this size are not kept for the next write.
 const MAX_KEPT_BUFFER: usize = 64 << 10;
 
+/// So many calls are written without waiting for further ones.
+const FULL_WRITE: usize = 16;
+
 /// Why a connection can no longer be used, or does not take a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionFailure {
@@ -60,12 +63,14 @@ enum SlotState {
 #[derive(Debug)]
 pub(super) struct CallQueue {
     unsent: Vec<u8>,
+    /// The number of calls in `unsent`.
+    unsent_calls: usize,
     slots: Vec<SlotState>,
     free: Vec<CallSlot>,
     /// The calls whose replies are awaited. The server replies in this order.
     awaited: VecDeque<CallSlot>,
     max_awaited: usize,
-    /// The task that writes and reads, while it waits.
+    /// The task that writes and reads.
     driver: Option<Waker>,
     failure: Option<ConnectionFailure>,
 }
@@ -75,6 +80,7 @@ impl CallQueue {
     pub(super) fn new(max_awaited: usize) -> Self {
         Self {
             unsent: Vec::new(),
+            unsent_calls: 0,
             slots: Vec::new(),
             free: Vec::new(),
             awaited: VecDeque::new(),
@@ -102,8 +108,10 @@ impl CallQueue {
         });
         self.set(slot, SlotState::Waiting(None));
         self.awaited.push_back(slot);
-        if let Some(driver) = self.driver.take() {
-            driver.wake();
+        self.unsent_calls = self.unsent_calls.saturating_add(1);
+        // The first call starts the driver, which lets other tasks call too. It does not wait for more than a full write.
+        if let (1 | FULL_WRITE, Some(driver)) = (self.unsent_calls, &self.driver) {
+            driver.wake_by_ref();
         }
         Ok(slot)
     }
@@ -171,7 +179,10 @@ impl CallQueue {
         if !self.unsent.is_empty() {
             return Poll::Ready(());
         }
-        self.driver = Some(context.waker().clone());
+        match &mut self.driver {
+            Some(driver) => driver.clone_from(context.waker()),
+            None => self.driver = Some(context.waker().clone()),
+        }
         Poll::Pending
     }
 
@@ -181,6 +192,7 @@ impl CallQueue {
             *outgoing = Vec::new();
         }
         mem::swap(&mut self.unsent, outgoing);
+        self.unsent_calls = 0;
     }
 
     fn finish(&mut self, slot: CallSlot, outcome: SlotState) {
@@ -207,7 +219,44 @@ impl CallQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
     use super::*;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct WakeCount(AtomicUsize);
+
+    impl Wake for WakeCount {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A driver that waited for further calls without a bound let calls miss their deadlines.
+    #[test]
+    fn the_driver_is_woken_by_the_first_call_and_when_a_write_is_full() {
+        let mut queue = CallQueue::new(1_000);
+        let count = Arc::new(WakeCount::default());
+        let waker = Waker::from(Arc::clone(&count));
+        assert!(queue.poll_unsent(&Context::from_waker(&waker)).is_pending());
+        let mut wakes = Vec::new();
+        for _ in 0..=FULL_WRITE {
+            queue.push(|bytes| bytes.push(b'x')).unwrap();
+            wakes.push(count.0.load(Ordering::Relaxed));
+        }
+        assert_eq!(wakes.first(), Some(&1));
+        assert_eq!(wakes.get(FULL_WRITE - 2), Some(&1));
+        assert_eq!(wakes.get(FULL_WRITE - 1), Some(&2));
+        assert_eq!(wakes.last(), Some(&2));
+        let mut outgoing = Vec::new();
+        queue.take_unsent(&mut outgoing);
+        assert_eq!(outgoing.len(), FULL_WRITE + 1);
+        queue.push(|bytes| bytes.push(b'x')).unwrap();
+        assert_eq!(count.0.load(Ordering::Relaxed), 3);
+    }
 
     fn number(n: i64) -> ServerReply {
         ServerReply::Integers([n].into_iter().collect())

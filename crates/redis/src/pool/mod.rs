@@ -232,7 +232,10 @@ async fn evaluate(
 }
 
 /// Sends several commands without commands of other calls in between, and returns the last reply.
-async fn last_reply(connection: &PipelinedConnection, commands: &[Cmd]) -> RedisResult<ServerReply> {
+async fn last_reply(
+    connection: &PipelinedConnection,
+    commands: &[Cmd],
+) -> RedisResult<ServerReply> {
     let replies = connection.pipeline(commands).await?;
     match replies.into_iter().last() {
         Some(last) => last.map(ServerReply::Other),

@@ -65,7 +65,7 @@ impl ConnectionSupervisor {
             let mut greeting = vec![redis::cmd("ROLE")];
             for kind in ScriptKind::DECIDING
                 .into_iter()
-                .chain([ScriptKind::QuotaLease])
+                .chain([ScriptKind::QuotaLease, ScriptKind::SpendUnleased])
             {
                 let mut load = redis::cmd("SCRIPT");
                 load.arg("LOAD").arg(kind.script().text);

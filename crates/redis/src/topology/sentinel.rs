@@ -12,8 +12,8 @@ use tokio::sync::{Mutex, Notify};
 use tollgate_store::{StoreError, StoreErrorKind};
 
 use crate::address::Endpoint;
-use crate::connection::PipelinedConnection;
 use crate::call_failure::RoutingHint;
+use crate::connection::PipelinedConnection;
 use crate::pool::{CallDeadline, CallMode, ConnectionPool, Connector};
 use crate::task::{SupervisedTask, jittered};
 use crate::wire::{ScriptCall, ServerReply};

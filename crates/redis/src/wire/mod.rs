@@ -15,7 +15,7 @@ mod script_call;
 pub use crate::script::{Script, ScriptKind};
 pub use call_arguments::CallArguments;
 pub use frame::{InvalidFrame, MAX_REPLY, ServerReply, parse_reply};
-pub use lease_call::{decode_lease_grant, leasable_bucket};
+pub use lease_call::{decode_lease_grant, has_leases, leasable_bucket};
 pub use reply::{BatchReply, decode};
 pub use script_call::ScriptCall;
 
