@@ -54,8 +54,9 @@ impl<S: StateStore> TieredDecider<'_, S> {
                 LeaseReply::Reply(reply) => Some(reply),
                 LeaseReply::Borrow => {
                     let is_alone = batch.checks.len() == 1;
-                    self.borrow(&**broker, partition, check, sharing, is_alone)
-                        .await
+                    // Boxed, so that the futures of other decisions stay small.
+                    let borrow = self.borrow(&**broker, partition, check, sharing, is_alone);
+                    Box::pin(borrow).await
                 }
             };
             if !self.apply_reply(batch, position, partition, reply)? {

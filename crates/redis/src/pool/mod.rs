@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use tollgate_store::{StoreError, StoreErrorKind};
@@ -127,36 +127,27 @@ impl ConnectionPool {
         mode: CallMode,
         until: Instant,
     ) -> Result<ServerReply, CallFailure> {
-        let Some((connection, current)) = self.pick(request) else {
+        let Some((connection, current)) = self.pick() else {
             let error = StoreError::new(StoreErrorKind::Unreachable, "not connected");
             return Err(CallFailure::new(error, RoutingHint::FindServer));
         };
         let mut calling = pin!(evaluate(&current.connection, request, mode));
-        let mut called = timeout_at(until, &mut calling).await;
-        if called.is_err() {
-            // A timer that expires late says that this process did not run. The reply may have arrived meanwhile.
-            let late = Instant::now().saturating_duration_since(until);
-            if late > TIMER_RESOLUTION {
-                called = timeout(late.min(MAX_GRACE), &mut calling).await;
+        if let Ok(called) = timeout_at(until, &mut calling).await {
+            return called.map_err(|error| classify(connection, current.generation, &error));
+        }
+        // A timer that expires late says that this process did not run. The reply may have arrived meanwhile.
+        let late = Instant::now().saturating_duration_since(until);
+        if late > TIMER_RESOLUTION {
+            let grace = Box::pin(timeout(late.min(MAX_GRACE), &mut calling));
+            if let Ok(called) = grace.await {
+                return called.map_err(|error| classify(connection, current.generation, &error));
             }
         }
-        match called {
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(error)) => {
-                let failure = call_failure::classify_error(&error);
-                if failure.is_connection_broken {
-                    connection.discard(current.generation);
-                }
-                Err(failure)
-            }
-            Err(_elapsed) => {
-                // Reconnecting does not make a slow server faster; the supervisor finds out whether it is gone.
-                connection.request_probe();
-                let detail = "the call's deadline has passed";
-                let error = StoreError::new(StoreErrorKind::TimedOut, detail);
-                Err(CallFailure::new(error, RoutingHint::FindServer))
-            }
-        }
+        // Reconnecting does not make a slow server faster; the supervisor finds out whether it is gone.
+        connection.request_probe();
+        let detail = "the call's deadline has passed";
+        let error = StoreError::new(StoreErrorKind::TimedOut, detail);
+        Err(CallFailure::new(error, RoutingHint::FindServer))
     }
 
     /// Sends a read-only command. Makes a connection of its own if none is up, because a replica replies too.
@@ -183,24 +174,28 @@ impl ConnectionPool {
         }
     }
 
-    /// Discards the connection of this call after an invalid reply: later replies on it cannot be trusted.
-    pub(crate) fn discard_connection(&self, request: &ScriptCall) {
-        if let Some((connection, current)) = self.pick(request) {
+    /// Discards the connection of the latest calls after an invalid reply: later replies on it cannot be trusted.
+    pub(crate) fn discard_connection(&self) {
+        if let Some((connection, current)) = self.pick() {
             connection.discard(current.generation);
         }
     }
 
-    /// The connection of the call's first key, or the next one that is up.
-    fn pick(
-        &self,
-        request: &ScriptCall,
-    ) -> Option<(&Arc<PooledConnection>, pooled_connection::LiveConnection)> {
-        let first = request.connection_index(self.connections.len());
-        let (before, from) = self.connections.split_at_checked(first)?;
-        from.iter()
-            .chain(before)
-            .find_map(|connection| Some((connection, connection.current()?)))
+    /// The first connection that is up. The others stand by: on one connection, calls of one turn share one write, and the
+    /// server reads and replies to more of them at once.
+    fn pick(&self) -> Option<(&Arc<PooledConnection>, pooled_connection::LiveConnection)> {
+        let mut connections = self.connections.iter();
+        connections.find_map(|connection| Some((connection, connection.current()?)))
     }
+}
+
+/// Classifies the error of a call, and discards its connection if it is broken.
+fn classify(connection: &PooledConnection, generation: u64, error: &RedisError) -> CallFailure {
+    let failure = call_failure::classify_error(error);
+    if failure.is_connection_broken {
+        connection.discard(generation);
+    }
+    failure
 }
 
 /// Calls the script by digest. If the server does not know the digest, sends the script and the call again in one more
@@ -210,22 +205,43 @@ async fn evaluate(
     request: &ScriptCall,
     mode: CallMode,
 ) -> RedisResult<ServerReply> {
-    let first = match mode {
-        CallMode::Plain => connection.call(|bytes| request.write_command(bytes)).await,
-        CallMode::Asking => last_reply(connection, &[redis::cmd("ASKING"), command(request)]).await,
-    };
-    match first {
-        Err(error) if call_failure::is_unknown_script(&error) => {
-            // SCRIPT LOAD and not EVAL: newer servers drop scripts that came by EVAL.
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(request.kind.script().text);
-            let call = command(request);
-            match mode {
-                CallMode::Plain => last_reply(connection, &[load, call]).await,
-                CallMode::Asking => {
-                    last_reply(connection, &[load, redis::cmd("ASKING"), call]).await
-                }
-            }
+    if mode == CallMode::Asking {
+        return Box::pin(evaluate_after(connection, request, mode, false)).await;
+    }
+    // In a block, so that the reply is not kept over the next wait.
+    {
+        let called = connection.call(|bytes| request.write_command(bytes)).await;
+        if !matches!(&called, Err(error) if call_failure::is_unknown_script(error)) {
+            return called;
+        }
+    }
+    Box::pin(evaluate_after(connection, request, mode, true)).await
+}
+
+/// Calls the script after the commands that have to precede it, and loads it if the server does not know it. Its futures are boxed, because calls without such commands
+/// are many and theirs should be small.
+async fn evaluate_after(
+    connection: &PipelinedConnection,
+    request: &ScriptCall,
+    mode: CallMode,
+    is_unknown: bool,
+) -> RedisResult<ServerReply> {
+    let is_retried = mode == CallMode::Asking && !is_unknown;
+    let mut commands = Vec::with_capacity(3);
+    if is_unknown {
+        // SCRIPT LOAD and not EVAL: newer servers drop scripts that came by EVAL.
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(request.kind.script().text);
+        commands.push(load);
+    }
+    if mode == CallMode::Asking {
+        commands.push(redis::cmd("ASKING"));
+    }
+    commands.push(command(request));
+    let called = last_reply(connection, &commands).await;
+    match called {
+        Err(error) if is_retried && call_failure::is_unknown_script(&error) => {
+            Box::pin(evaluate_after(connection, request, mode, true)).await
         }
         other => other,
     }

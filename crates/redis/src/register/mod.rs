@@ -75,7 +75,7 @@ impl RedisRegister {
         let topology = self.inner.topology();
         let reply = topology.call(self.slot, &request, &mut deadline).await?;
         RegisterReply::read(reply.into_value()).ok_or_else(|| {
-            topology.discard_connection(self.slot, &request);
+            topology.discard_connection(self.slot);
             StoreError::new(
                 StoreErrorKind::InvalidReply,
                 "the reply is not a register reply",

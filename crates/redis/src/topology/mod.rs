@@ -143,7 +143,7 @@ impl Topology {
     }
 
     /// Discards the call's connection after an invalid reply: later replies on it cannot be trusted.
-    pub(crate) fn discard_connection(&self, slot: HashSlot, request: &ScriptCall) {
+    pub(crate) fn discard_connection(&self, slot: HashSlot) {
         let pool = match self {
             Self::Single(single) => Some(single.pool()),
             Self::Sentinel(sentinel) => sentinel.pool(),
@@ -151,7 +151,7 @@ impl Topology {
             Self::Shards(shards) => shards.pool(slot.0),
         };
         if let Some(pool) = pool {
-            pool.discard_connection(request);
+            pool.discard_connection();
         }
     }
 

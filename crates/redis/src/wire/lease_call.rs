@@ -46,7 +46,6 @@ impl ScriptCall {
         let bucket = leasable_bucket(&limit.limit).ok_or_else(unsupported)?;
         let mut call = Self::empty(1, now);
         call.kind = ScriptKind::QuotaLease;
-        call.set_first_tag(key_name.tag());
         call.keys
             .push(&leased_bucket_name(&key_name.name(limit.id)));
         call.args.push(blob(bucket, request).as_bytes());
@@ -87,7 +86,6 @@ impl ScriptCall {
         }
         let mut call = Self::empty(1, now);
         call.kind = ScriptKind::SpendUnleased;
-        call.set_first_tag(key_name.tag());
         call.keys
             .push(&leased_bucket_name(&key_name.name(check.limit.id)));
         call.args.push(blob.as_bytes());

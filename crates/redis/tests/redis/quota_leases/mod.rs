@@ -2,3 +2,4 @@
 
 mod differential;
 mod server;
+mod unleased;
