@@ -5,7 +5,7 @@
 //! what else is in a batch.
 
 use tollgate_core::{Outcome, Receipt};
-use tollgate_engine::{Sharing, StateStore};
+use tollgate_engine::{DenialCaching, Sharing, StateStore};
 use tollgate_policy::model::Consistency;
 use tollgate_store::{LeaseBroker, Op, QuotaCheck, StoreError, StoreKey, StoreReply};
 
@@ -47,12 +47,16 @@ impl<S: StateStore> TieredDecider<'_, S> {
             let Some((check, partition)) = leased_at(batch, position) else {
                 continue;
             };
-            let reply = match self.spend_lease(check) {
+            let Some(sharing) = batch.sharing.get(position) else {
+                continue;
+            };
+            let reply = match self.spend_lease(check, sharing.slot_key.as_ref()) {
                 LeaseReply::Reply(reply) => Some(reply),
                 LeaseReply::Borrow => {
-                    let sharing = batch.sharing.get(position);
-                    let slot_key = sharing.and_then(|sharing| sharing.slot_key);
-                    self.borrow(&**broker, partition, check, slot_key).await
+                    let is_alone = batch.checks.len() == 1;
+                    // Boxed, so that the futures of other decisions stay small.
+                    let borrow = self.borrow(&**broker, partition, check, sharing, is_alone);
+                    Box::pin(borrow).await
                 }
             };
             if !self.apply_reply(batch, position, partition, reply)? {
@@ -71,7 +75,9 @@ impl<S: StateStore> TieredDecider<'_, S> {
             let Some((check, partition)) = leased_at(batch, position) else {
                 continue;
             };
-            let reply = match self.spend_lease(check) {
+            let sharing = batch.sharing.get(position);
+            let slot_key = sharing.and_then(|sharing| sharing.slot_key);
+            let reply = match self.spend_lease(check, slot_key.as_ref()) {
                 LeaseReply::Reply(reply) => Some(reply),
                 LeaseReply::Borrow => None,
             };
@@ -117,49 +123,63 @@ impl<S: StateStore> TieredDecider<'_, S> {
         Ok(true)
     }
 
-    fn spend_lease(&self, check: &QuotaCheck<'_>) -> LeaseReply {
+    fn spend_lease(&self, check: &QuotaCheck<'_>, slot_key: Option<&StoreKey<'_>>) -> LeaseReply {
         let leases = &self.fleet.leases;
         let now = self.local.now();
         if let Op::Settle { receipt, actual } = check.op {
-            leases.settle(check, &receipt, actual, now);
+            leases.settle(slot_key, check, &receipt, actual, now);
             return LeaseReply::Reply(SETTLED);
         }
         match leases.spend(&as_spend(check), now) {
             SpendOutcome::Borrow => LeaseReply::Borrow,
             outcome => self
-                .reply_for(outcome, check)
+                .reply_for(outcome, check, slot_key)
                 .map_or(LeaseReply::Borrow, LeaseReply::Reply),
         }
     }
 
-    /// Requests a lease and spends from it. `None`: the broker is unavailable.
+    /// Requests a lease and spends from it, or lets the broker decide if a lease does not pay. `None`: the broker is
+    /// unavailable.
     async fn borrow(
         &self,
         broker: &dyn LeaseBroker,
         partition: usize,
         check: &QuotaCheck<'_>,
-        slot_key: Option<StoreKey<'_>>,
+        sharing: &Sharing<'_>,
+        is_alone: bool,
     ) -> Option<StoreReply> {
         let breaker = self.fleet.breakers().get(partition);
         breaker.filter(|breaker| Breaker::is_closed(breaker))?;
         let now = || self.local.now();
         let leases = &self.fleet.leases;
-        let spend_check = as_spend(check);
-        let borrowed = leases.borrow(broker, slot_key, &spend_check, now);
-        let borrowed = borrowed.await;
+        let (spend_check, slot_key) = (as_spend(check), sharing.slot_key);
+        // Only a charge on a lease can be refunded: because another limit denies, or because of the response.
+        let is_final = is_alone && sharing.denial_caching == DenialCaching::UntilRetryAfter;
+        let is_direct = is_final
+            && matches!(check.op, Op::Spend(_))
+            && !leases.is_lease_worthwhile(check, now());
+        let borrowed = match is_direct {
+            true => leases.spend_at_broker(broker, slot_key, check).await,
+            false => leases.borrow(broker, slot_key, &spend_check, now).await,
+        };
         self.fleet
             .record_call(&[partition], now(), borrowed.as_ref().err());
-        self.reply_for(borrowed.ok()?, check)
+        self.reply_for(borrowed.ok()?, check, slot_key.as_ref())
     }
 
-    fn reply_for(&self, outcome: SpendOutcome, check: &QuotaCheck<'_>) -> Option<StoreReply> {
+    fn reply_for(
+        &self,
+        outcome: SpendOutcome,
+        check: &QuotaCheck<'_>,
+        slot_key: Option<&StoreKey<'_>>,
+    ) -> Option<StoreReply> {
         match (outcome, check.op) {
             (SpendOutcome::Admitted(reply), _) => Some(reply),
             (SpendOutcome::Denied(reply), Op::ChargeAlways(cost)) => {
                 // It is charged even if nothing is left: to the next lease.
                 let now = self.local.now();
                 let leases = &self.fleet.leases;
-                leases.settle(check, &Receipt::default(), cost, now);
+                leases.settle(slot_key, check, &Receipt::default(), cost, now);
                 Some(StoreReply {
                     outcome: Outcome::Allow,
                     ..reply

@@ -95,7 +95,7 @@ impl<'a, S: StateStore> TieredDecider<'a, S> {
                 if let Some(outcome) = self.cached_denial(&mut batch) {
                     return Ok(outcome);
                 }
-                match self.join_flight(checks, version).await {
+                match Box::pin(self.join_flight(checks, version)).await {
                     FlightOutcome::NotShared => {}
                     FlightOutcome::Leader(first) => leader = Some(first),
                     FlightOutcome::Answered => {

@@ -84,6 +84,13 @@ pub(crate) fn classify_error(error: &RedisError) -> CallFailure {
         ClientKind::Io if error.is_timeout() => {
             spent(StoreErrorKind::TimedOut, "the connection timed out")
         }
+        ClientKind::Client => {
+            let detail = "not sent, because too many replies of the server are awaited";
+            CallFailure::new(
+                StoreError::new(StoreErrorKind::Busy, detail),
+                RoutingHint::None,
+            )
+        }
         ClientKind::Io => spent(StoreErrorKind::ConnectionLost, "the connection ended"),
         _ => CallFailure {
             hint: RoutingHint::None,

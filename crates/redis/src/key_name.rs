@@ -1,8 +1,9 @@
-//! Key names in Redis: `tg1:{digest}:id`, thirty bytes for most limits.
+//! Key names in Redis: `tg2:{digest}:id`, at most thirty bytes.
 //!
 //! The digest is a keyed hash of the key's injective encoding. So callers can choose neither a slot nor a collision,
-//! and no personal data is stored. `tg1` is the version of the layout; another version can coexist. Thirty bytes is
-//! also the longest name that fits the server's 32-byte allocation. Must not know: states, scripts.
+//! and no personal data is stored. `tg2` is the version of the layout; another version can coexist. Thirty bytes is
+//! the longest name that fits the server's 32-byte allocation, so the digest has 120 of its 128 bits: most limit ids take
+//! three digits. Must not know: states, scripts.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -29,6 +30,9 @@ impl fmt::Debug for KeyHashSecret {
 }
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Digits of a digest in a name.
+const DIGEST_DIGITS: usize = 20;
 
 /// The keyed hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,13 +63,12 @@ impl NameDigest {
         u64::try_from(self.0 >> 64).unwrap_or(u64::MAX)
     }
 
-    /// The digest in base 64.
-    pub(crate) fn to_text(self) -> [u8; 22] {
-        let mut text = [0; 22];
+    /// The upper 120 bits of the digest in base 64.
+    pub(crate) fn to_text(self) -> [u8; DIGEST_DIGITS] {
+        let mut text = [0; DIGEST_DIGITS];
         for (digit_at, index) in text.iter_mut().zip(0_u32..) {
-            // Six bits at a time from the top; the last digit holds the remaining two.
-            let shifted = self.0.rotate_left(6 * (index + 1));
-            *digit_at = digit(shifted & if index == 21 { 0b11_0000 } else { 0b11_1111 });
+            // Six bits at a time from the top.
+            *digit_at = digit(self.0.rotate_left(6 * (index + 1)));
         }
         text
     }
@@ -73,7 +76,7 @@ impl NameDigest {
     /// Appends the name of a limit's state for this key under this hash tag. All names with the same tag are in one
     /// slot. A key that is its own tag has the short name.
     fn append_name_under(self, tag: Self, limit: LimitId, name: &mut Vec<u8>) {
-        name.extend_from_slice(b"tg1:{");
+        name.extend_from_slice(b"tg2:{");
         name.extend_from_slice(&tag.to_text());
         name.push(b'}');
         if self != tag {
@@ -115,7 +118,7 @@ impl KeyName {
 
     /// The name of a limit's state for this key.
     pub(crate) fn name(self, limit: LimitId) -> Vec<u8> {
-        let mut name = Vec::with_capacity(55);
+        let mut name = Vec::with_capacity(51);
         self.append_name(limit, &mut name);
         name
     }
@@ -178,18 +181,18 @@ mod tests {
         let own = under(b"org", Some(&org));
         assert_eq!(own, under(b"org", None), "its own tag");
         assert_ne!(alice, bob);
-        assert_eq!(alice.len(), 52);
+        assert_eq!(alice.len(), 48);
         for name in [&alice, &bob] {
-            assert_eq!(name[..28], own[..28], "one tag, one slot");
+            assert_eq!(name[..26], own[..26], "one tag, one slot");
         }
     }
 
     #[test]
-    fn a_name_is_thirty_bytes_for_the_first_sixty_three_limits() {
+    fn a_name_has_at_most_thirty_bytes() {
         let digest = NameDigest::new(SECRET, &StoreKey::new(b"alice").unwrap());
-        assert_eq!(name(digest, id(63)).len(), 30);
-        assert_eq!(name(digest, id(64)).len(), 31);
-        assert_eq!(name(digest, id(u16::MAX)).len(), 32);
+        assert_eq!(name(digest, id(63)).len(), 28);
+        assert_eq!(name(digest, id(64)).len(), 29);
+        assert_eq!(name(digest, id(u16::MAX)).len(), 30);
     }
 
     #[test]
@@ -203,17 +206,17 @@ mod tests {
     fn names_are_stable_and_depend_on_the_secret() {
         let key = StoreKey::new(b"alice").unwrap();
         let text = String::from_utf8(name(NameDigest::new(SECRET, &key), id(1))).unwrap();
-        assert_eq!(text, "tg1:{WCWzpWazBHYc6CkAt3RZww}:B");
+        assert_eq!(text, "tg2:{WCWzpWazBHYc6CkAt3RZ}:B");
         let other = NameDigest::new(KeyHashSecret::new([7; 16]), &key);
         assert_ne!(other, NameDigest::new(SECRET, &key));
     }
 
     #[test]
-    fn every_bit_of_the_digest_is_in_the_name() {
-        let names: HashSet<Vec<u8>> = (0..128)
+    fn the_upper_bits_of_the_digest_are_all_in_the_name() {
+        let names: HashSet<Vec<u8>> = (8..128)
             .map(|bit| name(NameDigest(1 << bit), id(1)))
             .chain([name(NameDigest(0), id(1))])
             .collect();
-        assert_eq!(names.len(), 129);
+        assert_eq!(names.len(), 121);
     }
 }

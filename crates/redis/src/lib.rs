@@ -11,6 +11,7 @@
 
 mod address;
 mod call_failure;
+mod connection;
 mod credentials;
 mod key_name;
 mod lease_broker;

@@ -94,6 +94,10 @@ impl RemoteStore for RedisStore {
 
     fn partition_of(&self, key: &StoreKey<'_>, tag: Option<&StoreKey<'_>>) -> usize {
         let topology = self.topology();
+        // Nothing is hashed where there is no choice.
+        if topology.partition_count() == 1 {
+            return 0;
+        }
         let key_name = KeyName::new(self.secret(), key, tag);
         topology.partition_of(topology.slot_of(key_name.tag()))
     }
@@ -131,8 +135,7 @@ impl RemoteStore for RedisStore {
             let key_name = KeyName::new(self.secret(), &key, tag.as_ref());
             let name = key_name.name(limit.id);
             let (ledger, leased_bucket) = (ledger_name(&name), leased_bucket_name(&name));
-            let call =
-                ScriptCall::for_script(ScriptKind::Erase, key_name, &[name, ledger, leased_bucket]);
+            let call = ScriptCall::for_script(ScriptKind::Erase, &[name, ledger, leased_bucket]);
             self.call_for_count(key_name, &call)
                 .await
                 .map(|found| found > 0)

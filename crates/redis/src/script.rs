@@ -78,6 +78,8 @@ scripts! {
         include_str!("lua/division.lua"),
         include_str!("lua/quota_lease.lua"),
     );
+    /// Spending on leased buckets without leases.
+    SpendUnleased => include_str!("lua/spend_unleased.lua");
     /// The register of a fleet.
     Register => include_str!("lua/register.lua");
 }

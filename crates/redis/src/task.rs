@@ -52,6 +52,28 @@ impl Drop for SupervisedTask {
     }
 }
 
+/// A task that ends by itself, or when this handle is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnedTask(AbortHandle);
+
+impl OwnedTask {
+    /// Starts a task. Must be called within a tokio runtime. A panic ends the task, and its drop tells those who wait for it.
+    pub(crate) fn start(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the supervised module: the supervisor of a connection notices that it has ended"
+        )]
+        let running = tokio::spawn(future);
+        Self(running.abort_handle())
+    }
+}
+
+impl Drop for OwnedTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// A random duration below `most`. Full jitter: nodes that lost their server at the same time do not reconnect at the
 /// same time.
 pub(crate) fn jittered(max: Duration) -> Duration {

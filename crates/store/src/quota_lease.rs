@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::contract::IdentifiedLimit;
+use crate::contract::{IdentifiedLimit, QuotaCheck, StoreReply};
 use crate::key::StoreKey;
 use crate::remote::StoreFuture;
 
@@ -28,6 +28,17 @@ pub trait LeaseBroker: Send + Sync + fmt::Debug {
         limit: &'a IdentifiedLimit,
         request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant>;
+
+    /// Decides a spend on a key that has no leases, in one call that costs as little as an exact decision. `None`: nothing
+    /// was decided, because the key has leases or the broker has no such call. Then send a request with a direct cost.
+    fn spend_unleased<'a>(
+        &'a self,
+        routing_key: Option<StoreKey<'a>>,
+        check: &'a QuotaCheck<'a>,
+    ) -> StoreFuture<'a, Option<StoreReply>> {
+        let _unsupported = (routing_key, check);
+        Box::pin(std::future::ready(Ok(None)))
+    }
 }
 
 impl<L: LeaseBroker + ?Sized> LeaseBroker for Arc<L> {
@@ -39,5 +50,13 @@ impl<L: LeaseBroker + ?Sized> LeaseBroker for Arc<L> {
         request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant> {
         (**self).grant_lease(routing_key, key, limit, request)
+    }
+
+    fn spend_unleased<'a>(
+        &'a self,
+        routing_key: Option<StoreKey<'a>>,
+        check: &'a QuotaCheck<'a>,
+    ) -> StoreFuture<'a, Option<StoreReply>> {
+        (**self).spend_unleased(routing_key, check)
     }
 }

@@ -19,6 +19,10 @@ pub struct LeaseOptions {
     pub min_pause: Nanos,
     /// After a refusal the broker is asked again after this, even if its wait is longer: other nodes return leases.
     pub max_pause: Nanos,
+    /// A key is leased once it has about so many requests in a second on this node. One request with a lease and one
+    /// without it cost one call each, so a lease pays from the second request on; the margin keeps keys from going back
+    /// and forth. A leased key goes back to single calls when it was not used for `idle`.
+    pub lease_from: u64,
     /// The most keys with leases. Requests of other keys are decided by the broker.
     pub max_keys: usize,
 }
@@ -31,6 +35,7 @@ impl Default for LeaseOptions {
             idle: Nanos::from_secs(1),
             min_pause: Nanos::from_millis(5),
             max_pause: Nanos::SECOND,
+            lease_from: 4,
             max_keys: 65_536,
         }
     }
@@ -41,7 +46,7 @@ const GROW_WITHIN: Nanos = Nanos::from_millis(250);
 /// A lease that lasts longer than this is followed by a smaller one.
 const SHRINK_AFTER: Nanos = Nanos::from_secs(1);
 
-/// The size of leases. It starts with what is needed, doubles if a lease is used up soon, and halves if it lasts. It
+/// The size of leases. It starts with half of the requests that make a key hot, or with what is needed. It doubles if a lease is used up soon, and halves if it lasts. It
 /// never exceeds a fair share of the limit, so small limits are leased unit by unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct LeaseSize {
@@ -50,6 +55,14 @@ pub(super) struct LeaseSize {
 }
 
 impl LeaseSize {
+    /// A first lease of so many units, if they are a fair share.
+    pub(super) const fn starting_with(units: u64) -> Self {
+        Self {
+            units,
+            borrowed_at: None,
+        }
+    }
+
     /// The units to request for a node that needs `need` at once.
     pub(super) fn units_to_request(
         &self,

@@ -11,7 +11,7 @@ use tollgate_store::{
     LeaseBroker, QuotaCheck, ReplyNote, StoreError, StoreErrorKind, StoreKey, StoreReply,
 };
 
-use super::leased_key::{InFlightRequest, LeasedKey, LocalReply, PlannedRequest, leasable_bucket};
+use super::leased_key::{InFlightRequest, LeasedKey, LocalReply, PlannedRequest};
 use super::{LocalLeases, SpendOutcome, cost_and_peek};
 use crate::sharded_table::KeyDigest;
 
@@ -82,6 +82,36 @@ impl LocalLeases {
         self.decide_at_broker(broker, slot_key, check, cost).await
     }
 
+    /// Lets the broker decide a check of a key that is not worth a lease. Such a charge cannot be refunded.
+    ///
+    /// # Errors
+    /// The broker did not reply.
+    pub async fn spend_at_broker(
+        &self,
+        broker: &dyn LeaseBroker,
+        slot_key: Option<StoreKey<'_>>,
+        check: &QuotaCheck<'_>,
+    ) -> Result<SpendOutcome, StoreError> {
+        let Some((cost, _)) = cost_and_peek(check.op) else {
+            return Ok(SpendOutcome::AskStore);
+        };
+        let Some(reply) = broker.spend_unleased(slot_key, check).await? else {
+            return self.decide_at_broker(broker, slot_key, check, cost).await;
+        };
+        let reply = StoreReply {
+            // An unknown mark, so that it cannot be refunded.
+            receipt: Receipt {
+                cost: reply.receipt.cost,
+                ..Receipt::default()
+            },
+            ..reply
+        };
+        Ok(match reply.outcome.is_admitted() {
+            true => SpendOutcome::Admitted(reply),
+            false => SpendOutcome::Denied(reply),
+        })
+    }
+
     fn next_step(
         &self,
         slot_key: Option<&StoreKey<'_>>,
@@ -92,12 +122,7 @@ impl LocalLeases {
         if outcome != SpendOutcome::Borrow {
             return BorrowStep::Done(outcome);
         }
-        let single = |key: &StoreKey<'_>| key.single().map(Box::<[u8]>::from);
-        let (Some((cost, is_peek)), Some(bucket), Some(key)) = (
-            cost_and_peek(check.op),
-            leasable_bucket(&check.limit.limit),
-            single(&check.key),
-        ) else {
+        let Some((cost, is_peek)) = cost_and_peek(check.op) else {
             return BorrowStep::TableFull;
         };
         let digest = self.table.digest(&check.key, check.limit.id);
@@ -110,12 +135,13 @@ impl LocalLeases {
             shard.totals.table_full = shard.totals.table_full.saturating_add(1);
             return BorrowStep::TableFull;
         }
-        let entry = shard.entries.entry(digest).or_insert_with(|| {
-            let slot_key = slot_key.and_then(single);
-            let mark = self.next_number();
-            let entry = LeasedKey::new(*check.limit, *bucket, &key, slot_key.as_deref(), mark, now);
-            Box::new(entry)
-        });
+        if !is_known {
+            let new = self.new_entry(check, slot_key, now);
+            shard.entries.extend(new.map(|new| (digest, new)));
+        }
+        let Some(entry) = shard.entries.get_mut(&digest) else {
+            return BorrowStep::TableFull;
+        };
         if let Some(in_flight) = &entry.in_flight {
             let in_flight = Arc::clone(in_flight);
             if !is_peek {

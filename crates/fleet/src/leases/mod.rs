@@ -10,6 +10,7 @@
 //! clock. Must not know: which broker it is, other limits, when maintenance runs.
 
 mod background;
+mod hot_keys;
 mod lease_options;
 mod lease_requests;
 mod leased_key;
@@ -26,10 +27,12 @@ use tokio::sync::Notify;
 use tollgate_core::limit::Limit;
 use tollgate_core::quota_lease::QuotaLeaseId;
 use tollgate_core::{Receipt, Timestamp};
-use tollgate_store::{Op, QuotaCheck, StoreReply};
+use tollgate_store::{Op, QuotaCheck, StoreKey, StoreReply};
 
 pub use self::background::MaintenanceRound;
+use self::hot_keys::HotKeys;
 pub use self::lease_options::LeaseOptions;
+use self::lease_options::LeaseSize;
 use self::leased_key::{LeasedKey, LocalReply, leasable_bucket};
 pub use self::totals::LeaseTotals;
 use super::sharded_table::{KeyDigest, ShardedTable};
@@ -38,6 +41,7 @@ use super::sharded_table::{KeyDigest, ShardedTable};
 #[derive(Debug)]
 pub struct LocalLeases {
     table: ShardedTable<LeasedKey, LeaseTotals>,
+    hot_keys: HotKeys,
     options: LeaseOptions,
     /// This node's part of lease ids; random for each process.
     node_id: u64,
@@ -74,6 +78,7 @@ impl LocalLeases {
     pub fn new(options: LeaseOptions) -> Self {
         Self {
             table: ShardedTable::with_capacity(options.max_keys),
+            hot_keys: HotKeys::default(),
             options,
             node_id: RandomState::new().build_hasher().finish(),
             sequence: AtomicU64::new(1),
@@ -144,16 +149,27 @@ impl LocalLeases {
         }
     }
 
+    /// Whether a lease pays for a key without one, after [`spend`](Self::spend) returned [`SpendOutcome::Borrow`]: the key
+    /// is in the table, or it is used often. Otherwise [`spend_at_broker`](Self::spend_at_broker) costs less.
+    #[must_use]
+    pub fn is_lease_worthwhile(&self, check: &QuotaCheck<'_>, now: Timestamp) -> bool {
+        let digest = self.table.digest(&check.key, check.limit.id);
+        let shard = self.table.shard(digest);
+        shard.is_some_and(|shard| shard.entries.contains_key(&digest))
+            || self.hot_keys.observe(digest, now) >= self.options.lease_from
+    }
+
     /// Refunds a charge, because another limit denied the request. Returns the refunded units: none, if the charge was
     /// reported meanwhile.
     pub fn refund(&self, check: &QuotaCheck<'_>, receipt: &Receipt, now: Timestamp) -> u64 {
-        self.settle(check, receipt, 0, now)
+        self.settle(None, check, receipt, 0, now)
     }
 
     /// Corrects a charge to its actual cost. A higher cost is taken from the current lease, or from the next one. A
     /// lower cost is refunded as far as it was not reported. Returns the refunded units.
     pub fn settle(
         &self,
+        slot_key: Option<&StoreKey<'_>>,
         check: &QuotaCheck<'_>,
         receipt: &Receipt,
         actual: u64,
@@ -164,6 +180,12 @@ impl LocalLeases {
             return 0;
         };
         let shard = &mut *shard;
+        let more = actual.saturating_sub(receipt.cost);
+        if more > 0 && !shard.entries.contains_key(&digest) && !self.table.is_full(shard) {
+            // The broker decided the charge without a lease. What is missing is paid by the key's next lease.
+            let new = self.new_entry(check, slot_key, now);
+            shard.entries.extend(new.map(|new| (digest, new)));
+        }
         let Some(entry) = shard.entries.get_mut(&digest) else {
             return 0;
         };
@@ -176,7 +198,7 @@ impl LocalLeases {
                 units
             }
             None => {
-                entry.add_debt(now, actual.saturating_sub(receipt.cost));
+                entry.add_debt(now, more);
                 0
             }
         }
@@ -190,6 +212,23 @@ impl LocalLeases {
                 entries.for_each(|entry| entry.clear_refusal());
             }
         }
+    }
+
+    /// A new entry of a check's key; `None` if its limit cannot be leased or its key is not one piece.
+    fn new_entry(
+        &self,
+        check: &QuotaCheck<'_>,
+        slot_key: Option<&StoreKey<'_>>,
+        now: Timestamp,
+    ) -> Option<Box<LeasedKey>> {
+        let bucket = leasable_bucket(&check.limit.limit)?;
+        let key = check.key.single()?;
+        let slot_key = slot_key.and_then(StoreKey::single);
+        let mark = self.next_number();
+        // A key that is leased had so many requests within a second, and will have some more.
+        let size = LeaseSize::starting_with(self.options.lease_from / 2);
+        let entry = LeasedKey::new(*check.limit, *bucket, key, slot_key, size, mark, now);
+        Some(Box::new(entry))
     }
 
     fn nodes(&self) -> NonZeroU32 {

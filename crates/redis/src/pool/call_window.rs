@@ -111,7 +111,8 @@ impl CallWindow {
             Ok(permit) => permit,
             Err(_) => {
                 let since = Instant::now();
-                let permit = self.wait(deadline.max_wait).await?;
+                // Boxed, so that the futures of calls that are sent at once stay small.
+                let permit = Box::pin(self.wait(deadline.max_wait)).await?;
                 deadline.add_wait(since.elapsed());
                 permit
             }

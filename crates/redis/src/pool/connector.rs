@@ -5,35 +5,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisResult,
-};
-use tollgate_store::{StoreError, StoreErrorKind};
+use redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo, RedisResult};
+use tollgate_store::StoreError;
 
 use crate::address::Endpoint;
+use crate::connection::{PipelinedConnection, ServerStream};
 use crate::credentials::{Credentials, CredentialsProvider};
 use crate::options::RedisOptions;
 use crate::pool::call_window::CallWindow;
+use crate::tls::TlsClient;
 
-/// Idle time after which the system sends a TCP keepalive probe.
-const KEEPALIVE: Duration = Duration::from_secs(5);
-/// How long written data may stay unacknowledged before the connection fails. This detects a peer that vanished
-/// silently.
-#[cfg(target_os = "linux")]
-const USER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Replies that a connection may await beside those of calls: probes and scripts that are loaded.
+const OTHER_REPLIES: usize = 64;
 
 /// Makes connections to all servers with the same settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
-    template: ConnectionInfo,
-    config: AsyncConnectionConfig,
+    settings: RedisConnectionInfo,
     deadline: Duration,
     call_deadline: Duration,
     max_in_flight: usize,
     credentials: Option<Arc<dyn CredentialsProvider>>,
-    #[cfg(feature = "tls")]
-    certificates: Option<redis::TlsCertificates>,
+    tls: Option<TlsClient>,
 }
 
 impl Connector {
@@ -46,47 +39,16 @@ impl Connector {
         template: &ConnectionInfo,
         options: &RedisOptions,
     ) -> Result<Self, StoreError> {
-        let tcp = redis::io::tcp::TcpSettings::default()
-            // Without it, under many calls, each write would wait for the acknowledgement of the previous one.
-            .set_nodelay(true)
-            .set_keepalive(redis::io::tcp::socket2::TcpKeepalive::new().with_time(KEEPALIVE));
-        #[cfg(target_os = "linux")]
-        let tcp = tcp.set_user_timeout(USER_TIMEOUT);
-        let settings = template
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP2)
-            .set_skip_set_lib_name();
         let is_tls = matches!(template.addr(), ConnectionAddr::TcpTls { .. });
-        if is_tls {
-            crate::tls::prepare_tls(&options.tls)?;
-        }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(options.connect_deadline))
-            // Each call has its own deadline, which also covers retries.
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(options.max_in_flight.max(1));
-        let connector = Self {
-            template: template
-                .clone()
-                .set_tcp_settings(tcp)
-                .set_redis_settings(settings),
-            config,
+        Ok(Self {
+            settings: template.redis_settings().clone(),
             deadline: options.connect_deadline,
             call_deadline: options.deadline,
-            max_in_flight: options.max_in_flight,
+            max_in_flight: options.max_in_flight.max(1),
             credentials: options.credentials.clone(),
-            #[cfg(feature = "tls")]
-            certificates: (is_tls && options.tls.is_given()).then(|| options.tls.certificates()),
-        };
-        // Report invalid certificates now, and not at every connect in the background.
-        connector
-            .client(&Endpoint::Tcp("localhost".to_owned(), 0), None)
-            .map_err(|_may_quote: redis::RedisError| {
-                let detail = "the certificates for TLS cannot be read";
-                StoreError::new(StoreErrorKind::BadRequest, detail)
-            })?;
-        Ok(connector)
+            // Invalid certificates are reported now, and not at every connect in the background.
+            tls: is_tls.then(|| TlsClient::new(&options.tls)).transpose()?,
+        })
     }
 
     /// The same settings with other credentials and no database, for sentinels.
@@ -94,11 +56,8 @@ impl Connector {
         &self,
         credentials: Option<Arc<dyn CredentialsProvider>>,
     ) -> Self {
-        let settings = redis::RedisConnectionInfo::default()
-            .set_protocol(ProtocolVersion::RESP2)
-            .set_skip_set_lib_name();
         Self {
-            template: self.template.clone().set_redis_settings(settings),
+            settings: RedisConnectionInfo::default(),
             credentials,
             ..self.clone()
         }
@@ -126,50 +85,50 @@ impl Connector {
         }
     }
 
-    /// Connects and authenticates.
+    /// Connects, authenticates and selects the database.
     pub(crate) async fn connect(
         &self,
         endpoint: &Endpoint,
         credentials: Option<&Credentials>,
-    ) -> RedisResult<MultiplexedConnection> {
-        let client = self.client(endpoint, credentials)?;
-        let connecting = client.get_multiplexed_async_connection_with_config(&self.config);
+    ) -> RedisResult<PipelinedConnection> {
+        let connecting = async {
+            let stream = ServerStream::connect(endpoint, self.tls.as_ref()).await?;
+            let max_awaited = self.max_in_flight.saturating_add(OTHER_REPLIES);
+            let connection = PipelinedConnection::start(stream, max_awaited);
+            for reply in connection.pipeline(&self.greeting(credentials)).await? {
+                reply?;
+            }
+            Ok(connection)
+        };
         match tokio::time::timeout(self.deadline, connecting).await {
             Ok(connected) => connected,
             Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         }
     }
 
-    fn client(
-        &self,
-        endpoint: &Endpoint,
-        credentials: Option<&Credentials>,
-    ) -> RedisResult<Client> {
-        let address = match (endpoint, self.template.addr()) {
-            (Endpoint::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
-            (Endpoint::Tcp(host, port), ConnectionAddr::TcpTls { .. }) => ConnectionAddr::TcpTls {
-                host: host.clone(),
-                port: *port,
-                insecure: false,
-                tls_params: None,
-            },
-            (Endpoint::Tcp(host, port), _) => ConnectionAddr::Tcp(host.clone(), *port),
-        };
-        let mut info = self.template.clone().set_addr(address);
-        if let Some(credentials) = credentials {
-            let mut settings = info
-                .redis_settings()
-                .clone()
-                .set_password(&credentials.password);
-            if let Some(username) = &credentials.username {
-                settings = settings.set_username(username);
+    /// The commands that every connection begins with.
+    fn greeting(&self, credentials: Option<&Credentials>) -> Vec<redis::Cmd> {
+        let (username, password) = match credentials {
+            Some(given) => {
+                let username = given.username.as_deref().or(self.settings.username());
+                (username, Some(given.password.as_str()))
             }
-            info = info.set_redis_settings(settings);
+            None => (self.settings.username(), self.settings.password()),
+        };
+        let mut commands = Vec::new();
+        if let Some(password) = password {
+            let mut login = redis::cmd("AUTH");
+            if let Some(username) = username {
+                login.arg(username);
+            }
+            login.arg(password);
+            commands.push(login);
         }
-        #[cfg(feature = "tls")]
-        if let Some(certificates) = &self.certificates {
-            return Client::build_with_tls(info, certificates.clone());
+        if self.settings.db() != 0 {
+            let mut select = redis::cmd("SELECT");
+            select.arg(self.settings.db());
+            commands.push(select);
         }
-        Client::open(info)
+        commands
     }
 }

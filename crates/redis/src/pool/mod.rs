@@ -12,8 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use tollgate_store::{StoreError, StoreErrorKind};
@@ -26,9 +25,9 @@ use self::supervisor::ConnectionSupervisor;
 pub(crate) use self::supervisor::MAX_PAUSE;
 use crate::address::Endpoint;
 use crate::call_failure::{self, CallFailure, RoutingHint};
-use crate::script::Script;
+use crate::connection::PipelinedConnection;
 use crate::task::SupervisedTask;
-use crate::wire::ScriptCall;
+use crate::wire::{ScriptCall, ServerReply};
 
 /// Timers expire up to this much later than asked for.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(2);
@@ -113,7 +112,7 @@ impl ConnectionPool {
         request: &ScriptCall,
         mode: CallMode,
         deadline: &mut CallDeadline,
-    ) -> Result<Value, CallFailure> {
+    ) -> Result<ServerReply, CallFailure> {
         let entered = self.window.enter(deadline).await;
         let permit = entered.map_err(|error| CallFailure::new(error, RoutingHint::None))?;
         let called = self.call_sent(request, mode, deadline.until()).await;
@@ -127,37 +126,28 @@ impl ConnectionPool {
         request: &ScriptCall,
         mode: CallMode,
         until: Instant,
-    ) -> Result<Value, CallFailure> {
-        let Some((connection, mut current)) = self.pick(request) else {
+    ) -> Result<ServerReply, CallFailure> {
+        let Some((connection, current)) = self.pick() else {
             let error = StoreError::new(StoreErrorKind::Unreachable, "not connected");
             return Err(CallFailure::new(error, RoutingHint::FindServer));
         };
-        let mut calling = pin!(evaluate(&mut current.connection, request, mode));
-        let mut called = timeout_at(until, &mut calling).await;
-        if called.is_err() {
-            // A timer that expires late says that this process did not run. The reply may have arrived meanwhile.
-            let late = Instant::now().saturating_duration_since(until);
-            if late > TIMER_RESOLUTION {
-                called = timeout(late.min(MAX_GRACE), &mut calling).await;
+        let mut calling = pin!(evaluate(&current.connection, request, mode));
+        if let Ok(called) = timeout_at(until, &mut calling).await {
+            return called.map_err(|error| classify(connection, current.generation, &error));
+        }
+        // A timer that expires late says that this process did not run. The reply may have arrived meanwhile.
+        let late = Instant::now().saturating_duration_since(until);
+        if late > TIMER_RESOLUTION {
+            let grace = Box::pin(timeout(late.min(MAX_GRACE), &mut calling));
+            if let Ok(called) = grace.await {
+                return called.map_err(|error| classify(connection, current.generation, &error));
             }
         }
-        match called {
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(error)) => {
-                let failure = call_failure::classify_error(&error);
-                if failure.is_connection_broken {
-                    connection.discard(current.generation);
-                }
-                Err(failure)
-            }
-            Err(_elapsed) => {
-                // Reconnecting does not make a slow server faster; the supervisor finds out whether it is gone.
-                connection.request_probe();
-                let detail = "the call's deadline has passed";
-                let error = StoreError::new(StoreErrorKind::TimedOut, detail);
-                Err(CallFailure::new(error, RoutingHint::FindServer))
-            }
-        }
+        // Reconnecting does not make a slow server faster; the supervisor finds out whether it is gone.
+        connection.request_probe();
+        let detail = "the call's deadline has passed";
+        let error = StoreError::new(StoreErrorKind::TimedOut, detail);
+        Err(CallFailure::new(error, RoutingHint::FindServer))
     }
 
     /// Sends a read-only command. Makes a connection of its own if none is up, because a replica replies too.
@@ -167,7 +157,7 @@ impl ConnectionPool {
                 .connections
                 .iter()
                 .find_map(|connection| connection.current());
-            let mut connection = match connection {
+            let connection = match connection {
                 Some(current) => current.connection,
                 None => {
                     let credentials = self.connector.credentials().await?;
@@ -176,7 +166,7 @@ impl ConnectionPool {
                         .await?
                 }
             };
-            command.query_async(&mut connection).await
+            connection.query(command).await
         };
         match timeout(longest, querying).await {
             Ok(reply) => reply,
@@ -184,83 +174,97 @@ impl ConnectionPool {
         }
     }
 
-    /// Discards the connection of this call after an invalid reply: later replies on it cannot be trusted.
-    pub(crate) fn discard_connection(&self, request: &ScriptCall) {
-        if let Some((connection, current)) = self.pick(request) {
+    /// Discards the connection of the latest calls after an invalid reply: later replies on it cannot be trusted.
+    pub(crate) fn discard_connection(&self) {
+        if let Some((connection, current)) = self.pick() {
             connection.discard(current.generation);
         }
     }
 
-    /// The connection of the call's first key, or the next one that is up.
-    fn pick(
-        &self,
-        request: &ScriptCall,
-    ) -> Option<(&Arc<PooledConnection>, pooled_connection::LiveConnection)> {
-        let first = request.connection_index(self.connections.len());
-        let (before, from) = self.connections.split_at_checked(first)?;
-        from.iter()
-            .chain(before)
-            .find_map(|connection| Some((connection, connection.current()?)))
+    /// The first connection that is up. The others stand by: on one connection, calls of one turn share one write, and the
+    /// server reads and replies to more of them at once.
+    fn pick(&self) -> Option<(&Arc<PooledConnection>, pooled_connection::LiveConnection)> {
+        let mut connections = self.connections.iter();
+        connections.find_map(|connection| Some((connection, connection.current()?)))
     }
+}
+
+/// Classifies the error of a call, and discards its connection if it is broken.
+fn classify(connection: &PooledConnection, generation: u64, error: &RedisError) -> CallFailure {
+    let failure = call_failure::classify_error(error);
+    if failure.is_connection_broken {
+        connection.discard(generation);
+    }
+    failure
 }
 
 /// Calls the script by digest. If the server does not know the digest, sends the script and the call again in one more
 /// round trip. That is no repetition: a server that does not know a script has not run it.
 async fn evaluate(
-    connection: &mut MultiplexedConnection,
+    connection: &PipelinedConnection,
     request: &ScriptCall,
     mode: CallMode,
-) -> RedisResult<Value> {
-    let script = request.kind.script();
-    let call = command(script, request);
-    let first = match mode {
-        // Not through the trait of all connections, which boxes every call.
-        CallMode::Plain => connection
-            .send_packed_command(&call)
-            .await
-            .and_then(Value::extract_error),
-        CallMode::Asking => pipeline(connection, [redis::cmd("ASKING"), call.clone()]).await,
-    };
-    match first {
-        Err(error) if call_failure::is_unknown_script(&error) => {
-            // SCRIPT LOAD and not EVAL: newer servers drop scripts that came by EVAL.
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(script.text);
-            match mode {
-                CallMode::Plain => pipeline(connection, [load, call]).await,
-                CallMode::Asking => pipeline(connection, [load, redis::cmd("ASKING"), call]).await,
-            }
+) -> RedisResult<ServerReply> {
+    if mode == CallMode::Asking {
+        return Box::pin(evaluate_after(connection, request, mode, false)).await;
+    }
+    // In a block, so that the reply is not kept over the next wait.
+    {
+        let called = connection.call(|bytes| request.write_command(bytes)).await;
+        if !matches!(&called, Err(error) if call_failure::is_unknown_script(error)) {
+            return called;
+        }
+    }
+    Box::pin(evaluate_after(connection, request, mode, true)).await
+}
+
+/// Calls the script after the commands that have to precede it, and loads it if the server does not know it. Its futures are boxed, because calls without such commands
+/// are many and theirs should be small.
+async fn evaluate_after(
+    connection: &PipelinedConnection,
+    request: &ScriptCall,
+    mode: CallMode,
+    is_unknown: bool,
+) -> RedisResult<ServerReply> {
+    let is_retried = mode == CallMode::Asking && !is_unknown;
+    let mut commands = Vec::with_capacity(3);
+    if is_unknown {
+        // SCRIPT LOAD and not EVAL: newer servers drop scripts that came by EVAL.
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(request.kind.script().text);
+        commands.push(load);
+    }
+    if mode == CallMode::Asking {
+        commands.push(redis::cmd("ASKING"));
+    }
+    commands.push(command(request));
+    let called = last_reply(connection, &commands).await;
+    match called {
+        Err(error) if is_retried && call_failure::is_unknown_script(&error) => {
+            Box::pin(evaluate_after(connection, request, mode, true)).await
         }
         other => other,
     }
 }
 
 /// Sends several commands without commands of other calls in between, and returns the last reply.
-async fn pipeline<const N: usize>(
-    connection: &mut MultiplexedConnection,
-    commands: [Cmd; N],
-) -> RedisResult<Value> {
-    let mut all = redis::pipe();
-    for command in commands {
-        all.add_command(command);
-    }
-    // Otherwise an error would be reported for the whole pipeline, without its code.
-    all.ignore_errors();
-    let replies: Vec<RedisResult<Value>> = all.query_async(connection).await?;
+async fn last_reply(
+    connection: &PipelinedConnection,
+    commands: &[Cmd],
+) -> RedisResult<ServerReply> {
+    let replies = connection.pipeline(commands).await?;
     match replies.into_iter().last() {
-        Some(last) => last,
+        Some(last) => last.map(ServerReply::Other),
         None => Err(std::io::Error::other("there was no reply").into()),
     }
 }
 
-/// Encodes the call with one allocation.
-fn command(script: &Script, request: &ScriptCall) -> Cmd {
-    let ScriptCall { keys, args, .. } = request;
-    let arguments = keys.len().saturating_add(args.len()).saturating_add(3);
-    let bytes = keys.size().saturating_add(args.size()).saturating_add(64);
-    let mut call = Cmd::with_capacity(arguments, bytes);
-    call.arg("EVALSHA").arg(&script.digest).arg(keys.len());
-    for argument in keys.iter().chain(args) {
+/// The call as a command of the client library.
+fn command(request: &ScriptCall) -> Cmd {
+    let mut call = redis::cmd("EVALSHA");
+    call.arg(&request.kind.script().digest)
+        .arg(request.keys.len());
+    for argument in request.keys.iter().chain(&request.args) {
         call.arg(argument);
     }
     call

@@ -2,13 +2,14 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
+
+use crate::connection::PipelinedConnection;
 
 /// A connection and its generation. Reports about an earlier generation are ignored.
 #[derive(Clone, Debug)]
 pub(super) struct LiveConnection {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) connection: PipelinedConnection,
     pub(super) generation: u64,
 }
 
@@ -57,7 +58,7 @@ impl PooledConnection {
         self.probe_requests.notified().await;
     }
 
-    pub(super) fn put(&self, connection: MultiplexedConnection, generation: u64) {
+    pub(super) fn put(&self, connection: PipelinedConnection, generation: u64) {
         *self.lock() = Some(LiveConnection {
             connection,
             generation,

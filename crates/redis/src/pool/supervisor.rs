@@ -7,13 +7,13 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use tokio::sync::Notify;
 
 use super::connector::Connector;
 use super::pooled_connection::PooledConnection;
 use crate::address::Endpoint;
+use crate::connection::PipelinedConnection;
 use crate::credentials::Credentials;
 use crate::script::ScriptKind;
 use crate::task::jittered;
@@ -55,24 +55,23 @@ impl ConnectionSupervisor {
         }
     }
 
-    async fn connect(&self) -> RedisResult<(MultiplexedConnection, Option<Credentials>)> {
+    async fn connect(&self) -> RedisResult<(PipelinedConnection, Option<Credentials>)> {
         let connecting = async {
             let credentials = self.connector.credentials().await?;
-            let mut connection = self
+            let connection = self
                 .connector
                 .connect(&self.endpoint, credentials.as_ref())
                 .await?;
-            let mut greeting = redis::pipe();
-            greeting.cmd("ROLE");
+            let mut greeting = vec![redis::cmd("ROLE")];
             for kind in ScriptKind::DECIDING
                 .into_iter()
-                .chain([ScriptKind::QuotaLease])
+                .chain([ScriptKind::QuotaLease, ScriptKind::SpendUnleased])
             {
-                greeting.cmd("SCRIPT").arg("LOAD").arg(kind.script().text);
+                let mut load = redis::cmd("SCRIPT");
+                load.arg("LOAD").arg(kind.script().text);
+                greeting.push(load);
             }
-            greeting.ignore_errors();
-            let mut replies: Vec<RedisResult<Value>> =
-                greeting.query_async(&mut connection).await?;
+            let mut replies = connection.pipeline(&greeting).await?;
             if replies.is_empty() || !is_primary(&replies.remove(0)) {
                 return Err(std::io::Error::other("the server is a replica").into());
             }
@@ -94,13 +93,13 @@ impl ConnectionSupervisor {
             // Probe at once after a request, otherwise periodically.
             let _waited =
                 tokio::time::timeout(PROBE_EVERY, self.connection.probe_requested()).await;
-            let Some(mut current) = self.connection.current() else {
+            let Some(current) = self.connection.current() else {
                 return;
             };
             let probing = async {
-                self.reauthenticate(&mut current.connection, &mut credentials)
+                self.reauthenticate(&current.connection, &mut credentials)
                     .await
-                    && probe(&mut current.connection, generation).await
+                    && probe(&current.connection, generation).await
             };
             let probed = tokio::time::timeout(PROBE_DEADLINE, probing).await;
             if probed != Ok(true) {
@@ -114,7 +113,7 @@ impl ConnectionSupervisor {
     /// still be used.
     async fn reauthenticate(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &PipelinedConnection,
         previous: &mut Option<Credentials>,
     ) -> bool {
         // Credentials that cannot be read may be in the middle of a change.
@@ -129,7 +128,7 @@ impl ConnectionSupervisor {
             login.arg(username);
         }
         login.arg(&now.password);
-        let is_accepted = login.exec_async(connection).await.is_ok();
+        let is_accepted = connection.query(&login).await.is_ok();
         *previous = Some(now);
         is_accepted
     }
@@ -147,12 +146,12 @@ fn next_pause(pause: Duration) -> Duration {
 }
 
 /// Whether the server replies correctly and is still a primary.
-async fn probe(connection: &mut MultiplexedConnection, generation: u64) -> bool {
+async fn probe(connection: &PipelinedConnection, generation: u64) -> bool {
     // A unique word: on a connection that lost a reply, every later call would get the reply of another.
     let nonce = RandomState::new().hash_one(generation);
-    let mut probe = redis::pipe();
-    probe.cmd("PING").arg(nonce).cmd("ROLE").ignore_errors();
-    let replies: RedisResult<Vec<RedisResult<Value>>> = probe.query_async(connection).await;
+    let mut ping = redis::cmd("PING");
+    ping.arg(nonce);
+    let replies = connection.pipeline(&[ping, redis::cmd("ROLE")]).await;
     let Ok([Ok(echo), role]) = replies.as_deref() else {
         return false;
     };

@@ -10,7 +10,6 @@ mod reply;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use tollgate_core::Nanos;
 use tollgate_store::register::{
     ENTRY_TTL, FleetName, Heartbeat, MAX_ENTRIES, MAX_NODES, MemberList, NodeId, PutMode, Register,
@@ -74,9 +73,9 @@ impl RedisRegister {
         let request = ScriptCall::for_register(keys, args);
         let mut deadline = CallDeadline::new(self.deadline);
         let topology = self.inner.topology();
-        let reply: Value = topology.call(self.slot, &request, &mut deadline).await?;
-        RegisterReply::read(reply).ok_or_else(|| {
-            topology.discard_connection(self.slot, &request);
+        let reply = topology.call(self.slot, &request, &mut deadline).await?;
+        RegisterReply::read(reply.into_value()).ok_or_else(|| {
+            topology.discard_connection(self.slot);
             StoreError::new(
                 StoreErrorKind::InvalidReply,
                 "the reply is not a register reply",

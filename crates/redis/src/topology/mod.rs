@@ -14,7 +14,6 @@ mod slot;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use tollgate_store::StoreError;
 
 use self::cluster::Cluster;
@@ -25,7 +24,7 @@ use crate::address::{AddressLayout, ParsedAddress};
 use crate::key_name::NameDigest;
 use crate::options::RedisOptions;
 use crate::pool::{CallDeadline, ConnectionPool, Connector};
-use crate::wire::ScriptCall;
+use crate::wire::{ScriptCall, ServerReply};
 
 pub use self::inspect::{ServerWarning, ServerWarningKind};
 
@@ -99,7 +98,7 @@ impl Topology {
         slot: HashSlot,
         request: &ScriptCall,
         deadline: &mut CallDeadline,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<ServerReply, StoreError> {
         match self {
             Self::Single(single) => single.call(request, deadline).await,
             Self::Sentinel(sentinel) => sentinel.call(request, deadline).await,
@@ -144,7 +143,7 @@ impl Topology {
     }
 
     /// Discards the call's connection after an invalid reply: later replies on it cannot be trusted.
-    pub(crate) fn discard_connection(&self, slot: HashSlot, request: &ScriptCall) {
+    pub(crate) fn discard_connection(&self, slot: HashSlot) {
         let pool = match self {
             Self::Single(single) => Some(single.pool()),
             Self::Sentinel(sentinel) => sentinel.pool(),
@@ -152,7 +151,7 @@ impl Topology {
             Self::Shards(shards) => shards.pool(slot.0),
         };
         if let Some(pool) = pool {
-            pool.discard_connection(request);
+            pool.discard_connection();
         }
     }
 

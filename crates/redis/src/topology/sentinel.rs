@@ -7,16 +7,16 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{RedisResult, Value};
+use redis::RedisResult;
 use tokio::sync::{Mutex, Notify};
 use tollgate_store::{StoreError, StoreErrorKind};
 
 use crate::address::Endpoint;
 use crate::call_failure::RoutingHint;
+use crate::connection::PipelinedConnection;
 use crate::pool::{CallDeadline, CallMode, ConnectionPool, Connector};
 use crate::task::{SupervisedTask, jittered};
-use crate::wire::ScriptCall;
+use crate::wire::{ScriptCall, ServerReply};
 
 /// How often the sentinels are asked without a reason. It bounds how long a partitioned primary is used.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ impl Sentinel {
         &self,
         request: &ScriptCall,
         deadline: &mut CallDeadline,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<ServerReply, StoreError> {
         let Some(pool) = self.state.pool() else {
             self.state.refresh_signal.notify_one();
             let detail = "no sentinel has named a primary";
@@ -139,7 +139,7 @@ pub(super) struct SentinelClient {
     sentinels: Vec<Endpoint>,
     master: String,
     /// The connection to the first sentinel, if there is one.
-    connection: Option<MultiplexedConnection>,
+    connection: Option<PipelinedConnection>,
 }
 
 impl SentinelClient {
@@ -172,7 +172,7 @@ impl SentinelClient {
     }
 
     async fn ask(&mut self, sentinel: &Endpoint) -> RedisResult<Option<Endpoint>> {
-        let mut connection = match self.connection.take() {
+        let connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
                 let credentials = self.connector.credentials().await?;
@@ -183,7 +183,8 @@ impl SentinelClient {
         };
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
-        let named: Option<(String, u16)> = command.query_async(&mut connection).await?;
+        let reply = connection.query(&command).await?;
+        let named: Option<(String, u16)> = redis::from_redis_value(reply)?;
         self.connection = Some(connection);
         Ok(named.map(|(host, port)| Endpoint::reported_by(&host, port, sentinel)))
     }

@@ -7,7 +7,6 @@
 use std::hash::Hasher as _;
 use std::sync::Arc;
 
-use redis::Value;
 use siphasher::sip::SipHasher13;
 use tokio::sync::Notify;
 use tollgate_store::{StoreError, StoreErrorKind};
@@ -15,7 +14,7 @@ use tollgate_store::{StoreError, StoreErrorKind};
 use crate::address::Endpoint;
 use crate::key_name::NameDigest;
 use crate::pool::{CallDeadline, CallMode, ConnectionPool, Connector};
-use crate::wire::ScriptCall;
+use crate::wire::{ScriptCall, ServerReply};
 
 /// The servers, and the hash of each name.
 #[derive(Debug)]
@@ -62,7 +61,7 @@ impl Shards {
         shard: u16,
         request: &ScriptCall,
         deadline: &mut CallDeadline,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<ServerReply, StoreError> {
         let Some(pool) = self.pools.get(usize::from(shard)) else {
             let detail = "no such shard";
             return Err(StoreError::new(StoreErrorKind::Unreachable, detail));

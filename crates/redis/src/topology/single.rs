@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use redis::Value;
 use tokio::sync::Notify;
 use tollgate_store::StoreError;
 
 use crate::address::Endpoint;
 use crate::pool::{CallDeadline, CallMode, ConnectionPool, Connector};
-use crate::wire::ScriptCall;
+use crate::wire::{ScriptCall, ServerReply};
 
 /// The server at a fixed address. A failover behind the address is found by reconnecting.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ impl SingleServer {
         &self,
         request: &ScriptCall,
         deadline: &mut CallDeadline,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<ServerReply, StoreError> {
         let called = self.0.call(request, CallMode::Plain, deadline).await;
         called.map_err(|failure| failure.error)
     }

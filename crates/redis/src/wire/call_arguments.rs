@@ -54,11 +54,6 @@ impl CallArguments {
         self.count == 0
     }
 
-    /// The approximate number of bytes of all strings.
-    pub(crate) const fn size(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// The strings, in order.
     #[must_use]
     pub fn iter(&self) -> ArgumentIter<'_> {

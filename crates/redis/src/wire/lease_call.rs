@@ -5,11 +5,12 @@
 use tollgate_core::limit::Limit;
 use tollgate_core::quota_lease::{self, LeaseGrant, LeaseReport, LeaseRequest, MAX_QUOTA_LEASES};
 use tollgate_core::{Nanos, Outcome, Timestamp, TokenBucket};
-use tollgate_store::{IdentifiedLimit, StoreError, StoreErrorKind, StoreKey};
+use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, StoreError, StoreErrorKind, StoreKey};
 
 use super::bytes::Blob;
 use super::observed_state::ReplyReader;
 use super::script_call::ScriptCall;
+use super::{algorithm, code};
 use crate::key_name::{KeyHashSecret, KeyName, leased_bucket_name};
 use crate::script::ScriptKind;
 
@@ -45,7 +46,6 @@ impl ScriptCall {
         let bucket = leasable_bucket(&limit.limit).ok_or_else(unsupported)?;
         let mut call = Self::empty(1, now);
         call.kind = ScriptKind::QuotaLease;
-        call.set_first_tag(key_name.tag());
         call.keys
             .push(&leased_bucket_name(&key_name.name(limit.id)));
         call.args.push(blob(bucket, request).as_bytes());
@@ -54,6 +54,49 @@ impl ScriptCall {
         }
         Ok(call)
     }
+}
+
+impl ScriptCall {
+    /// The call that spends on a leased bucket without leases; `None` if that script does not decide such a check. Its
+    /// reply is decoded like that of any other spend, unless [`has_leases`] says that it decided nothing. `now` is for
+    /// tests that move the time.
+    #[must_use]
+    pub fn for_unleased_spend(
+        secret: KeyHashSecret,
+        check: &QuotaCheck<'_>,
+        now: Option<Timestamp>,
+    ) -> Option<Self> {
+        Self::for_named_unleased_spend(KeyName::new(secret, &check.key, None), check, now)
+    }
+
+    /// The same for a key with a known name.
+    pub(crate) fn for_named_unleased_spend(
+        key_name: KeyName,
+        check: &QuotaCheck<'_>,
+        now: Option<Timestamp>,
+    ) -> Option<Self> {
+        let quota = check.limit.limit.quota();
+        let is_spend = matches!(check.op, Op::Spend(1..));
+        let is_bucket = algorithm::script(quota) == ScriptKind::Buckets;
+        leasable_bucket(&check.limit.limit).filter(|_| is_spend && is_bucket)?;
+        let mut blob = algorithm::encode(quota, check.op)?;
+        // A cost above the burst has another code.
+        if *blob.operation_mut() != code::SPEND {
+            return None;
+        }
+        let mut call = Self::empty(1, now);
+        call.kind = ScriptKind::SpendUnleased;
+        call.keys
+            .push(&leased_bucket_name(&key_name.name(check.limit.id)));
+        call.args.push(blob.as_bytes());
+        Some(call)
+    }
+}
+
+/// Whether a spend on a leased bucket was not decided, because the bucket has leases.
+#[must_use]
+pub fn has_leases(reply: &[i64]) -> bool {
+    reply == [1]
 }
 
 fn burst(bucket: &TokenBucket) -> u64 {

@@ -5,6 +5,7 @@
 mod algorithm;
 mod bytes;
 mod call_arguments;
+mod frame;
 mod lease_call;
 mod ledger;
 mod observed_state;
@@ -13,7 +14,8 @@ mod script_call;
 
 pub use crate::script::{Script, ScriptKind};
 pub use call_arguments::CallArguments;
-pub use lease_call::{decode_lease_grant, leasable_bucket};
+pub use frame::{InvalidFrame, MAX_REPLY, ServerReply, parse_reply};
+pub use lease_call::{decode_lease_grant, has_leases, leasable_bucket};
 pub use reply::{BatchReply, decode};
 pub use script_call::ScriptCall;
 

@@ -10,7 +10,7 @@ use super::algorithm;
 use super::bytes::Blob;
 use super::call_arguments::CallArguments;
 use super::code;
-use crate::key_name::{KeyHashSecret, KeyName, NameDigest, ledger_name, undo_marker_name};
+use crate::key_name::{KeyHashSecret, KeyName, ledger_name, undo_marker_name};
 use crate::options::ReservationRetention;
 use crate::script::ScriptKind;
 
@@ -23,7 +23,6 @@ pub struct ScriptCall {
     pub keys: CallArguments,
     /// Its arguments.
     pub args: CallArguments,
-    first_tag: Option<NameDigest>,
 }
 
 impl ScriptCall {
@@ -98,17 +97,28 @@ impl ScriptCall {
             kind: ScriptKind::Register,
             keys: keys.into_iter().collect(),
             args: args.into_iter().collect(),
-            first_tag: None,
         }
     }
 
     /// A call of a script with these keys and no arguments.
-    pub(crate) fn for_script(kind: ScriptKind, key_name: KeyName, keys: &[Vec<u8>]) -> Self {
+    pub(crate) fn for_script(kind: ScriptKind, keys: &[Vec<u8>]) -> Self {
         Self {
             kind,
             keys: keys.iter().collect(),
             args: CallArguments::default(),
-            first_tag: Some(key_name.tag()),
+        }
+    }
+
+    /// Appends the call as it goes over the wire: `EVALSHA`, digest, number of keys, keys, arguments.
+    pub(crate) fn write_command(&self, bytes: &mut Vec<u8>) {
+        let arguments = self.keys.len().saturating_add(self.args.len());
+        write_length(bytes, b'*', arguments.saturating_add(3));
+        bytes.extend_from_slice(b"$7\r\nEVALSHA\r\n");
+        write_bulk_string(bytes, self.kind.script().digest.as_bytes());
+        let mut count = itoa::Buffer::new();
+        write_bulk_string(bytes, count.format(self.keys.len()).as_bytes());
+        for argument in self.keys.iter().chain(&self.args) {
+            write_bulk_string(bytes, argument);
         }
     }
 
@@ -128,20 +138,7 @@ impl ScriptCall {
             kind: ScriptKind::All,
             keys: CallArguments::with_capacity(checks, checks.saturating_mul(ROOM)),
             args,
-            first_tag: None,
         }
-    }
-
-    /// Sets the tag that selects the connection, unless it is set.
-    pub(super) fn set_first_tag(&mut self, tag: NameDigest) {
-        self.first_tag.get_or_insert(tag);
-    }
-
-    /// The index of the connection for this call, of `places` connections: the same for the same first key.
-    #[must_use]
-    pub fn connection_index(&self, places: usize) -> usize {
-        self.first_tag
-            .map_or(0, |digest| digest.index_below(places))
     }
 
     fn add(
@@ -164,7 +161,6 @@ impl ScriptCall {
         key_name: KeyName,
         side_key: Option<SideKey>,
     ) -> Result<(), StoreError> {
-        self.first_tag.get_or_insert(key_name.tag());
         let quota = check.limit.limit.quota();
         let is_first = self.keys.is_empty();
         self.keys
@@ -286,6 +282,18 @@ fn receipt_blob(receipt: Receipt, quota: &Quota) -> Blob {
         .pair(receipt.cost)
         .pair(receipt.at.as_nanos())
         .split(receipt.mark / second, receipt.mark % second * step)
+}
+
+fn write_bulk_string(bytes: &mut Vec<u8>, text: &[u8]) {
+    write_length(bytes, b'$', text.len());
+    bytes.extend_from_slice(text);
+    bytes.extend_from_slice(b"\r\n");
+}
+
+fn write_length(bytes: &mut Vec<u8>, kind: u8, length: usize) {
+    bytes.push(kind);
+    bytes.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+    bytes.extend_from_slice(b"\r\n");
 }
 
 fn bad(detail: &'static str) -> StoreError {

@@ -1,7 +1,7 @@
 //! Two versions of Tollgate on one server: this version reads the states of the previous one and writes the same bytes.
 //!
 //! If a state here changes, the two versions cannot read each other's states. Keep reading the old format, with a case
-//! of its own, or use another prefix than `tg1`.
+//! of its own, or use another prefix than `tg2`.
 
 use redis::Connection;
 use tollgate_core::concurrency::LeaseId;

@@ -117,7 +117,7 @@ fn addresses(servers: &[Server]) -> Vec<SocketAddr> {
 
 /// The state of the single bucket on a Redis, if it has one.
 fn state(node: &RedisNode) -> Option<u64> {
-    let names = node.ask(&["KEYS", "tg1:*"]);
+    let names = node.ask(&["KEYS", "tg2:*"]);
     let states = names.lines().filter_map(|name| {
         let state = node.try_ask(&["GET", name]).ok()?;
         state.parse().ok()

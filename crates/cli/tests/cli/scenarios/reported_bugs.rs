@@ -8,9 +8,6 @@ use tollgate_testkit::redis::{RedisCluster, RedisNode, ServerProgram, until};
 use super::client::Client;
 use super::{LONG_DEADLINE, Server, TestFleet, run_exclusively};
 
-/// The prefix of the keys of the fleet register, which are not states of limits.
-const REGISTER: &str = "tg1:{fleet:";
-
 /// "All keys of one script must be in one slot": with `colocate`, the limits of a user share a hash tag and one call.
 #[test]
 fn colocated_limits_of_a_user_share_a_slot_and_one_call() {
@@ -35,8 +32,7 @@ limits:
     let mut names = 0;
     for node in &cluster.nodes {
         let mut here: Vec<String> = Vec::new();
-        let of_limits = |name: &&str| !name.starts_with(REGISTER);
-        for name in node.ask(&["KEYS", "tg1:*"]).lines().filter(of_limits) {
+        for name in node.ask(&["KEYS", "tg2:*"]).lines() {
             names += 1;
             here.push(node.ask(&["CLUSTER", "KEYSLOT", name]));
         }
@@ -110,7 +106,7 @@ fn i15_the_key_of_a_slow_bucket_lives_until_it_is_full() {
         let found = node.times_to_live();
         let states: Vec<&(String, i64)> = found
             .iter()
-            .filter(|(name, _)| name.starts_with("tg1:") && !name.starts_with(REGISTER))
+            .filter(|(name, _)| name.starts_with("tg2:"))
             .collect();
         let [(_, left)] = states.as_slice() else {
             panic!("{states:?}")

@@ -107,9 +107,8 @@ fn s_18_three_servers_admit_exactly_the_limit_while_slots_move() {
         states.next().unwrap()
     };
     let (mut owner, primed) = found(&cluster);
-    let names = cluster.nodes[owner].ask(&["KEYS", "tg1:*"]);
-    let is_state = |name: &&str| !name.starts_with("tg1:{fleet:");
-    let name = names.lines().find(is_state).unwrap();
+    let names = cluster.nodes[owner].ask(&["KEYS", "tg2:*"]);
+    let name = names.lines().next().unwrap();
     let slot: u16 = cluster.nodes[owner]
         .ask(&["CLUSTER", "KEYSLOT", name])
         .parse()

@@ -101,6 +101,7 @@ impl LeasedKey {
         bucket: TokenBucket,
         key: &[u8],
         slot_key: Option<&[u8]>,
+        size: LeaseSize,
         mark: u64,
         now: Timestamp,
     ) -> Self {
@@ -114,7 +115,7 @@ impl LeasedKey {
             ended: ArrayVec::new(),
             refusal: None,
             broker_status: None,
-            size: LeaseSize::default(),
+            size,
             mark,
             debt: 0,
             waiting_units: 0,

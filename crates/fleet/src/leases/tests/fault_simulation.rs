@@ -82,6 +82,8 @@ impl Simulation {
         broker.set_fate(Fate::InFlight);
         let options = LeaseOptions {
             max_keys: 1_000,
+            // Keys are leased and decided by single calls, in turn.
+            lease_from: 2,
             ..LeaseOptions::default()
         };
         let mut simulation = Self {
@@ -153,7 +155,11 @@ impl Simulation {
                 let (broker, limit) = (Arc::clone(&self.broker), Arc::clone(&self.limit));
                 let waiting = Box::pin(async move {
                     let check = check(&limit, cost);
-                    leases.borrow(&*broker, None, &check, || clock.now()).await
+                    if leases.is_lease_worthwhile(&check, clock.now()) {
+                        leases.borrow(&*broker, None, &check, || clock.now()).await
+                    } else {
+                        leases.spend_at_broker(&*broker, None, &check).await
+                    }
                 });
                 self.nodes[node].waiting.push((waiting, cost));
             }

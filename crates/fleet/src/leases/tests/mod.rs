@@ -4,6 +4,7 @@ mod broker_faults;
 mod demand;
 mod fake_broker;
 mod fault_simulation;
+mod hot_keys;
 mod refunds;
 mod replies;
 
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tollgate_core::{Nanos, Outcome, Receipt};
 use tollgate_store::{
-    Clock as _, IdentifiedLimit, ManualClock, Op, QuotaCheck, StoreErrorKind, StoreReply,
+    Clock as _, IdentifiedLimit, ManualClock, Op, QuotaCheck, StoreErrorKind, StoreKey, StoreReply,
 };
 use tollgate_testkit::allocation;
 

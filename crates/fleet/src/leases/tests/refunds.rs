@@ -36,7 +36,7 @@ fn a_higher_actual_cost_is_taken_from_the_next_lease() {
     let one = check(&limit, 1);
     let spent = reply(test.spend(&one).unwrap());
     test.leases
-        .settle(&one, &spent.receipt, 5, test.clock.now());
+        .settle(None, &one, &spent.receipt, 5, test.clock.now());
     let more = (0..20).filter(|_| test.is_admitted(&one)).count();
     assert_eq!(more, 5, "of ten, one and four more were spent");
 }

@@ -11,7 +11,6 @@ mod refresh;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use tokio::time::Instant;
 use tollgate_store::{StoreError, StoreErrorKind};
 
@@ -20,7 +19,7 @@ use crate::address::Endpoint;
 use crate::call_failure::RoutingHint;
 use crate::pool::{CallDeadline, CallMode, ConnectionPool, Connector};
 use crate::task::{SupervisedTask, jittered};
-use crate::wire::ScriptCall;
+use crate::wire::{ScriptCall, ServerReply};
 
 /// The largest number of nodes that one call is sent to. Each node but the last has replied that it did not run it.
 const MAX_HOPS: u32 = 5;
@@ -71,7 +70,7 @@ impl Cluster {
         slot: u16,
         request: &ScriptCall,
         deadline: &mut CallDeadline,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<ServerReply, StoreError> {
         let Some(mut pool) = self.owner(slot) else {
             self.state.request_refresh();
             let detail = "no known node of the cluster owns the slot";

@@ -146,8 +146,8 @@ impl ClusterState {
             let seed = self.seeds.get(index)?;
             let querying = async {
                 let credentials = self.connector.credentials().await?;
-                let mut connection = self.connector.connect(seed, credentials.as_ref()).await?;
-                command.query_async::<Value>(&mut connection).await
+                let connection = self.connector.connect(seed, credentials.as_ref()).await?;
+                connection.query(&command).await
             };
             let timeout = self.connector.deadline().saturating_mul(2);
             if let Ok(Ok(reply)) = tokio::time::timeout(timeout, querying).await

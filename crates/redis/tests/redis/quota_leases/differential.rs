@@ -45,7 +45,7 @@ impl ExpectedGrant {
 }
 
 /// A quota that can be leased from.
-fn limit(rng: &mut TestRng) -> (Limit, u64) {
+pub(super) fn limit(rng: &mut TestRng) -> (Limit, u64) {
     loop {
         let family = rng.one_of(&[Family::Token, Family::Token, Family::Leaky]);
         let (limit, span) = trace::limit(rng, family);
@@ -70,7 +70,7 @@ fn reports(rng: &mut TestRng, most: u64, span: u64, ids: u64) -> Vec<LeaseReport
     (0..count).map(|_| one()).collect()
 }
 
-fn lease_spec(rng: &mut TestRng, most: u64, span: u64, ids: u64) -> LeaseSpec {
+pub(super) fn lease_spec(rng: &mut TestRng, most: u64, span: u64, ids: u64) -> LeaseSpec {
     LeaseSpec {
         id: QuotaLeaseId(u128::from(rng.below(ids))),
         min_units: rng.one_of(&[0, 1, 1, 2, most / 2]),

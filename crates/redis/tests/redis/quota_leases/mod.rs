@@ -2,3 +2,4 @@
 
 mod differential;
 pub(crate) mod server;
+mod unleased;

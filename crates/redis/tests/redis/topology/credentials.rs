@@ -48,7 +48,7 @@ fn connections(node: &RedisNode) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_password_is_used_on_open_and_on_new_connections() {
     let node = RedisNode::start(ServerProgram::Redis, &["--save", "", "--appendonly", "no"]);
-    let rights = ["on", "~tg1:*", "+@all"];
+    let rights = ["on", "~tg1:*", "~tg2:*", "+@all"];
     let user = |password: &str| {
         let call = [&["ACL", "SETUSER", "limiter"], &rights[..], &[password]].concat();
         node.tell(&call);
@@ -99,7 +99,7 @@ async fn a_wrong_password_leaves_the_store_disconnected_until_it_is_corrected() 
         &["--save", "", "--appendonly", "no"],
     );
     node.tell(&[
-        "ACL", "SETUSER", "limiter", "on", "~tg1:*", "+@all", ">right",
+        "ACL", "SETUSER", "limiter", "on", "~tg1:*", "~tg2:*", "+@all", ">right",
     ]);
     let file = PasswordOnDisk::new("wrong");
     let mut options = RedisOptions::new(node.url(), SECRET);
@@ -126,7 +126,7 @@ async fn a_wrong_password_leaves_the_store_disconnected_until_it_is_corrected() 
 async fn the_documented_permissions_are_enough_in_a_cluster() {
     let _exclusive = exclusive().await;
     let cluster = RedisCluster::start_with(ServerProgram::Redis, 15_000, 0);
-    let rights = "on >right ~tg1:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info \
+    let rights = "on >right ~tg1:* ~tg2:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info \
         +cluster|slots +asking";
     for node in &cluster.nodes {
         let mut call = vec!["ACL", "SETUSER", "limiter"];
@@ -165,8 +165,7 @@ async fn the_documented_permissions_are_enough_in_a_cluster() {
 async fn the_documented_permissions_are_enough() {
     for kind in [ServerProgram::Redis, ServerProgram::NewValkey] {
         let node = RedisNode::start(kind, &["--save", "", "--appendonly", "no"]);
-        let rights =
-            "on >right ~tg1:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info";
+        let rights = "on >right ~tg1:* ~tg2:* -@all +evalsha +script|load +time +get +mget +set +ping +role +info";
         let mut call = vec!["ACL", "SETUSER", "limiter"];
         call.extend(rights.split(' '));
         node.tell(&call);
