@@ -11,39 +11,39 @@ use crate::required_programs;
 use crate::workspace::Workspace;
 
 /// The peer, in the version that was compared.
-const PEER: &str = "throttlecrab-server";
-const PEER_VERSION: &str = "0.4.40";
+pub(super) const PEER: &str = "throttlecrab-server";
+pub(super) const PEER_VERSION: &str = "0.4.40";
 
 /// Everything that is needed, then the run itself with whatever it is to be told.
 pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> {
+    process::run(&mut command(workspace, args)?)
+}
+
+/// The run itself, when everything that it needs is there.
+pub(super) fn command(workspace: &Workspace, args: &[String]) -> Result<Command, String> {
     required_programs::ensure(required_programs::FOR_SERVERS)?;
     let peer = peer(&workspace.target)?;
-    start(workspace, Some(&peer), args)
+    let mut command = start(workspace)?;
+    command.arg("--throttlecrab").arg(peer).args(args);
+    Ok(command)
 }
 
 /// A node of a fleet beside what it is made of: no peer is needed for that.
 pub(super) fn fleet(workspace: &Workspace, args: &[String]) -> Result<(), String> {
     required_programs::ensure(required_programs::FOR_SERVERS)?;
-    let part = std::iter::once("fleet".to_owned());
-    let args: Vec<String> = args.iter().cloned().chain(part).collect();
-    start(workspace, None, &args)
+    process::run(start(workspace)?.args(args).arg("fleet"))
 }
 
-fn start(workspace: &Workspace, peer: Option<&Path>, args: &[String]) -> Result<(), String> {
+/// Builds ours, and starts the program that measures it.
+fn start(workspace: &Workspace) -> Result<Command, String> {
     process::run(cargo().args(["build", "--release", "--package", "tollgate-cli"]))?;
-    let manifest = workspace.root.join("bench/servers/Cargo.toml");
-    process::run(
-        cargo()
-            .args(["run", "--release", "--locked", "--manifest-path"])
-            .arg(manifest)
-            .args(["--", "--tollgate"])
-            .arg(workspace.target.join("release/tollgate"))
-            .args(
-                peer.into_iter()
-                    .flat_map(|peer| [Path::new("--throttlecrab"), peer]),
-            )
-            .args(args),
-    )
+    let mut command = cargo();
+    command
+        .args(["run", "--release", "--locked", "--manifest-path"])
+        .arg(workspace.root.join("bench/servers/Cargo.toml"))
+        .args(["--", "--tollgate"])
+        .arg(workspace.target.join("release/tollgate"));
+    Ok(command)
 }
 
 /// The peer's program, installed if it is not there.
