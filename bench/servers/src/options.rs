@@ -19,7 +19,9 @@ pub(crate) struct Options {
     pub(crate) idle: usize,
     /// The folder of the programs, which `cargo xtask bench servers` has built.
     pub(crate) tollgate: PathBuf,
-    pub(crate) throttlecrab: PathBuf,
+    /// Peers that `cargo xtask bench servers` has installed. One that is not named is left out.
+    pub(crate) throttlecrab: Option<PathBuf>,
+    pub(crate) envoy: Option<PathBuf>,
     /// A file that is to have every measurement.
     pub(crate) measurements: Option<PathBuf>,
     pub(crate) parts: Vec<Part>,
@@ -62,7 +64,8 @@ impl Options {
             keys: 1_000_000,
             idle: 10_000,
             tollgate: PathBuf::new(),
-            throttlecrab: PathBuf::new(),
+            throttlecrab: None,
+            envoy: None,
             measurements: None,
             parts: Vec::new(),
         };
@@ -81,7 +84,8 @@ impl Options {
                 "--keys" => options.keys = number(word, value()?)?,
                 "--measurements" => options.measurements = Some(value()?.into()),
                 "--tollgate" => options.tollgate = value()?.into(),
-                "--throttlecrab" => options.throttlecrab = value()?.into(),
+                "--envoy" => options.envoy = Some(value()?.into()),
+                "--throttlecrab" => options.throttlecrab = Some(value()?.into()),
                 word => match ALL.iter().find(|(name, _)| *name == word) {
                     Some((_, part)) => options.parts.push(*part),
                     None => return Err(format!("`{word}` is unknown\n{USAGE}")),
@@ -92,6 +96,11 @@ impl Options {
             options.parts = ALL.iter().map(|(_, part)| *part).collect();
         }
         Ok(options)
+    }
+
+    /// Keys where there are many: so many that they do not fit into the caches of a core.
+    pub(crate) fn many(&self) -> u32 {
+        self.keys.min(100_000)
     }
 
     /// Shows that everything runs. The numbers mean little.

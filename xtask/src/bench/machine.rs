@@ -34,7 +34,7 @@ pub(super) fn description(is_quick: bool) -> Result<String, String> {
         ""
     };
     let versions = format!(
-        "{rust}, redis-server {}, nginx {nginx}, {} {}",
+        "{rust}, redis-server {}, nginx {nginx}, Envoy 1.40, {} {}",
         redis.unwrap_or("?"),
         servers::PEER,
         servers::PEER_VERSION

@@ -7,24 +7,40 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::{self, cargo};
-use crate::required_programs;
 use crate::workspace::Workspace;
+use crate::{peers, required_programs};
 
 /// The peer, in the version that was compared.
 pub(super) const PEER: &str = "throttlecrab-server";
 pub(super) const PEER_VERSION: &str = "0.4.40";
+
+/// Leaves out what has to be installed.
+const WITHOUT_PEERS: &str = "--without-peers";
+
+/// Envoy, among the programs that tests start too.
+const ENVOY: &str = "envoy-1.40/envoy/_bin/envoy";
 
 /// Everything that is needed, then the run itself with whatever it is to be told.
 pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> {
     process::run(&mut command(workspace, args)?)
 }
 
-/// The run itself, when everything that it needs is there.
+/// The run itself, when everything that it needs is there. Without peers there are ours and floors only, which needs no minutes
+/// of building.
 pub(super) fn command(workspace: &Workspace, args: &[String]) -> Result<Command, String> {
     required_programs::ensure(required_programs::FOR_SERVERS)?;
-    let peer = peer(&workspace.target)?;
+    let has_peers = args.iter().all(|word| word != WITHOUT_PEERS);
+    let peer = has_peers.then(|| peer(&workspace.target)).transpose()?;
+    if has_peers {
+        peers::ensure(&workspace.target)?;
+    }
     let mut command = start(workspace)?;
-    command.arg("--throttlecrab").arg(peer).args(args);
+    if let Some(peer) = peer {
+        let envoy = workspace.target.join("peers").join(ENVOY);
+        command.arg("--envoy").arg(envoy);
+        command.arg("--throttlecrab").arg(peer);
+    }
+    command.args(args.iter().filter(|word| *word != WITHOUT_PEERS));
     Ok(command)
 }
 

@@ -4,6 +4,7 @@
 //! denied and every state is alive. Must not know: how anything is measured.
 
 mod article;
+mod envoy;
 mod floor;
 mod nginx;
 mod ours;
@@ -19,6 +20,7 @@ use crate::measurements::Role;
 use crate::process::Server;
 
 pub(crate) use article::Article;
+pub(crate) use envoy::Envoy;
 pub(crate) use floor::{grpc as bare_tonic, http as bare_hyper, resp as bare_echo, tonic_and_call};
 pub(crate) use nginx::Nginx;
 pub(crate) use ours::{Consistency, Ours, Setup};

@@ -3,7 +3,7 @@
 //! Envoy's call is measured beside what it is made of: bare tonic, and bare tonic that makes the same call of the same script
 //! through the same client. Must not know: how anything is measured.
 
-use super::{Keys, MANY, ONE_BY_ONE, Report, Workload, fill_all, streams};
+use super::{Keys, ONE_BY_ONE, Report, Workload, fill_all, streams};
 use crate::contenders::{Consistency, Ours, Setup, Store, bare_tonic, tonic_and_call};
 use crate::options::Options;
 
@@ -31,7 +31,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
         composed,
     ];
     let parts = contenders[3].name;
-    for (suffix, keys) in [("", Keys::Hot), (", many keys", Keys::Many(MANY))] {
+    for (suffix, keys) in [("", Keys::Hot), (", many keys", Keys::Many(options.many()))] {
         let workload = Workload {
             id: &format!("redis grpc{suffix}"),
             title: "gRPC, Envoy's RLS, over Redis, 10 × 50 streams",
@@ -47,12 +47,12 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
     }
 
     let contenders = [exact.http().called(EXACT), leased.http().called(LEASED)];
-    fill_all(&contenders, MANY)?;
+    fill_all(&contenders, options.many())?;
     let workload = Workload {
         id: "redis http",
         title: "HTTP check over Redis",
         shape: ONE_BY_ONE,
-        keys: Keys::Many(MANY),
+        keys: Keys::Many(options.many()),
     };
     let study = report.study(options, workload, &contenders)?;
     let what = "HTTP check over Redis: `leased` beside `exact`";

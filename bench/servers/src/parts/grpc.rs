@@ -3,7 +3,7 @@
 //! Envoy's workers have one connection each and as many streams on it as they have requests; a lone client has one stream. A
 //! floor that answers with the same message is measured in the same run. Must not know: how anything is measured.
 
-use super::{Keys, MANY, Report, Workload, fill_all, streams};
+use super::{Keys, Report, Workload, fill_all, streams};
 use crate::contenders::{Ours, Setup, Throttlecrab, bare_tonic};
 use crate::options::Options;
 
@@ -16,21 +16,22 @@ const LIMITS: [usize; 3] = [2, 4, 8];
 pub(super) fn run(
     options: &Options,
     ours: &Ours,
-    throttlecrab: &Throttlecrab,
+    throttlecrab: Option<&Throttlecrab>,
     report: &mut Report,
 ) -> Result<(), String> {
     let ours = ours.grpc();
     let floor = bare_tonic(&ours)?;
-    let contenders = [ours, floor, throttlecrab.grpc()];
+    let mut contenders = vec![ours, floor];
+    contenders.extend(throttlecrab.map(Throttlecrab::grpc));
     let tonic = contenders[1].name;
-    fill_all(&contenders, MANY)?;
+    fill_all(&contenders, options.many())?;
     for (connections, depth) in SHAPES {
         let shape = format!("{connections} × {depth} streams");
         let workload = Workload {
             id: &format!("grpc {connections} x {depth}"),
             title: &format!("gRPC, Envoy's RLS, {shape}"),
             shape: streams(connections, depth),
-            keys: Keys::Many(MANY),
+            keys: Keys::Many(options.many()),
         };
         let study = report.study(options, workload, &contenders)?;
         let what = format!("gRPC RLS beside bare tonic, {shape}");
@@ -49,14 +50,14 @@ fn several_limits(options: &Options, limits: usize, report: &mut Report) -> Resu
     let floor = bare_tonic(&ours)?;
     let contenders = [ours, floor];
     let tonic = contenders[1].name;
-    fill_all(&contenders, MANY)?;
+    fill_all(&contenders, options.many())?;
     let (connections, depth) = SHAPES[0];
     let what = format!("{connections} × {depth} streams, answers of {limits} limits");
     let workload = Workload {
         id: &format!("grpc {connections} x {depth}, {limits} limits"),
         title: &format!("gRPC, Envoy's RLS, {what}"),
         shape: streams(connections, depth),
-        keys: Keys::Many(MANY),
+        keys: Keys::Many(options.many()),
     };
     let study = report.study(options, workload, &contenders)?;
     let what = format!("gRPC RLS beside bare tonic, {what}");

@@ -18,9 +18,6 @@ use crate::resident;
 use crate::stats::Table;
 use crate::study::{Keys, Study, Workload, fill};
 
-/// Keys where there are many: so many that they do not fit into the caches of a core.
-const MANY: u32 = 100_000;
-
 /// One request at a time on each connection.
 const ONE_BY_ONE: Shape = Shape {
     connections: 16,
@@ -95,16 +92,20 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
 /// The protocols, beside other servers and beside floors.
 fn beside(options: &Options, report: &mut Report) -> Result<(), String> {
     let has = |part| options.parts.contains(&part);
-    let throttlecrab = Throttlecrab::start(&options.throttlecrab, options.keys)?;
+    let throttlecrab = options.throttlecrab.as_ref();
+    let throttlecrab = throttlecrab
+        .map(|program| Throttlecrab::start(program, options.keys))
+        .transpose()?;
+    let throttlecrab = throttlecrab.as_ref();
     let ours = Ours::start(Setup::new(&options.tollgate, options.keys))?;
     if has(Part::Grpc) {
-        grpc::run(options, &ours, &throttlecrab, report)?;
+        grpc::run(options, &ours, throttlecrab, report)?;
     }
     if has(Part::Resp) || has(Part::Pipelined) {
-        resp::run(options, &ours, &throttlecrab, report)?;
+        resp::run(options, &ours, throttlecrab, report)?;
     }
     if has(Part::Http) {
-        http::run(options, &ours, &throttlecrab, report)?;
+        http::run(options, &ours, throttlecrab, report)?;
     }
     Ok(())
 }

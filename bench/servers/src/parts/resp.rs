@@ -2,24 +2,25 @@
 //!
 //! Must not know: how anything is measured.
 
-use super::{Keys, MANY, ONE_BY_ONE, PIPELINED, Report, Workload, fill_all};
+use super::{Keys, ONE_BY_ONE, PIPELINED, Report, Workload, fill_all};
 use crate::contenders::{Article, Ours, Throttlecrab, bare_echo};
 use crate::options::{Options, Part};
 
 pub(super) fn run(
     options: &Options,
     ours: &Ours,
-    throttlecrab: &Throttlecrab,
+    throttlecrab: Option<&Throttlecrab>,
     report: &mut Report,
 ) -> Result<(), String> {
     let (throttle, check, article) = (ours.resp(), ours.resp_check(), Article::start()?);
     let floor = bare_echo(&throttle)?;
-    let contenders = [throttle, check, floor, throttlecrab.resp(), article.resp()];
-    let [echo, crab, lua] = [2, 3, 4].map(|index| contenders[index].name);
+    let mut contenders = vec![throttle, check, floor, article.resp()];
+    let [echo, lua] = [2, 3].map(|index| contenders[index].name);
+    contenders.extend(throttlecrab.map(Throttlecrab::resp));
     fill_all(&contenders, options.keys)?;
     let patterns = [
         (" hot", Keys::Hot),
-        ("", Keys::Many(MANY)),
+        ("", Keys::Many(options.many())),
         (" million", Keys::Many(options.keys)),
     ];
     for (suffix, keys) in patterns {
@@ -48,7 +49,7 @@ pub(super) fn run(
             goals.at_least(
                 &goal("beside throttlecrab-server"),
                 4.0,
-                study.times_ours(crab),
+                study.times_ours(Throttlecrab::NAME),
             );
             goals.at_least(
                 &goal("beside the articles' script"),

@@ -2,7 +2,7 @@
 //!
 //! Must not know: how anything is measured.
 
-use super::{Keys, MANY, ONE_BY_ONE, PIPELINED, Report, Workload, fill_all, streams};
+use super::{Keys, ONE_BY_ONE, PIPELINED, Report, Workload, fill_all, streams};
 use crate::contenders::{Contender, Ours, Setup};
 use crate::load::Shape;
 use crate::options::Options;
@@ -37,12 +37,12 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
             listener(&one).called("one worker"),
             listener(&two).called("two workers"),
         ];
-        fill_all(&contenders, MANY)?;
+        fill_all(&contenders, options.many())?;
         let workload = Workload {
             id: &format!("workers {id}"),
             title: &format!("{title}, load on both cores"),
             shape,
-            keys: Keys::Many(MANY),
+            keys: Keys::Many(options.many()),
         };
         report.study(options, workload, &contenders)?;
     }

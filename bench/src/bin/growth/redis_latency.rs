@@ -49,7 +49,8 @@ async fn measure(options: &Options) -> Result<Vec<Growth>, Failure> {
             let round_trip = round_trip(&proxy.url()).await?;
             let quota = format!("{QUOTA}{consistency}");
             let node = Arc::new(Node::sharing(&quota, &proxy.url(), PATIENT).await?);
-            let tending = tokio::spawn(node.as_ref().clone().tend());
+            let mut background = JoinSet::new();
+            background.spawn(node.as_ref().clone().tend());
             let (mut took, mut cost) = (Vec::new(), Vec::new());
             for round in 0..=options.rounds {
                 let [wall, used] = lap(&node, options.calls).await?;
@@ -58,7 +59,7 @@ async fn measure(options: &Options) -> Result<Vec<Growth>, Failure> {
                     cost.push(used);
                 }
             }
-            tending.abort();
+            background.shutdown().await;
             times.point(name, round_trip, took);
             costs.point(name, round_trip, cost);
         }
