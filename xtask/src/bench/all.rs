@@ -1,7 +1,8 @@
 //! `cargo xtask bench all`: every study, one after the other, and the page of benchmarks that is made of them.
 //!
 //! Prints markdown, or with `--write` replaces the generated parts of `docs/benchmarks.md`, `docs/benchmarks-appendix.md` and
-//! `docs/img/growth.svg`. Must not know: how anything is measured.
+//! `docs/img/growth.svg`. The results of each study are kept in cargo's target folder, and `--resume` goes on after one that failed.
+//! Must not know: how anything is measured.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -66,7 +67,7 @@ const PANELS: &[(&str, &str, &str)] = &[
     ),
     (
         "growth limits",
-        "Limits of a request",
+        "Limits",
         "limits that apply to a request",
     ),
     ("growth key length", "Length of keys", "bytes of a key"),
@@ -98,6 +99,8 @@ const PANELS: &[(&str, &str, &str)] = &[
 struct AllOptions {
     is_quick: bool,
     is_written: bool,
+    /// Studies whose results are there from an earlier run are not run again.
+    is_resumed: bool,
 }
 
 impl AllOptions {
@@ -107,11 +110,12 @@ impl AllOptions {
             match word.as_str() {
                 "--quick" => options.is_quick = true,
                 "--write" => options.is_written = true,
+                "--resume" => options.is_resumed = true,
                 // What it prints is markdown anyway; other studies have this flag.
                 "--markdown" => {}
                 word => {
                     return Err(format!(
-                        "`bench all` knows --quick, --markdown and --write, not `{word}`"
+                        "`bench all` knows --quick, --markdown, --resume and --write, not `{word}`"
                     ));
                 }
             }
@@ -156,25 +160,43 @@ impl Study {
         folder: &Path,
         measurements: &mut Measurements,
     ) -> Result<String, String> {
-        let file = folder.join(format!("{}.tsv", self.name));
+        let length = if options.is_quick { "quick" } else { "full" };
+        let file = |ending: &str| folder.join(format!("{}-{length}.{ending}", self.name));
+        let (tables, numbers) = (file("md"), file("tsv"));
+        if !(options.is_resumed && tables.is_file()) {
+            let text = self.measure(workspace, options, &numbers)?;
+            // Last, so that a study that failed is not taken for one that ended.
+            save(&tables, &text)?;
+        }
+        if self.has_measurements {
+            measurements.read(&read(&numbers)?)?;
+        }
+        read(&tables)
+    }
+
+    fn measure(
+        &self,
+        workspace: &Workspace,
+        options: AllOptions,
+        numbers: &Path,
+    ) -> Result<String, String> {
         let mut args = vec!["--markdown".to_owned()];
         if options.is_quick {
             args.push("--quick".to_owned());
         }
         if self.has_measurements {
-            args.extend(["--measurements".to_owned(), file.display().to_string()]);
+            args.extend(["--measurements".to_owned(), numbers.display().to_string()]);
         }
         let mut command = (self.command)(workspace, &args)?;
         eprintln!("== {}", self.title);
         // Progress is shown while it runs; tables are kept.
         let (tables, _) = process::capture(command.stderr(Stdio::inherit()))?;
-        if self.has_measurements {
-            let text = std::fs::read_to_string(&file)
-                .map_err(|error| format!("{}: {error}", file.display()))?;
-            measurements.read(&text)?;
-        }
         Ok(tables)
     }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn save(path: &Path, text: &str) -> Result<(), String> {
@@ -232,6 +254,7 @@ mod tests {
             parse("--quick --write").is_ok_and(|options| options.is_quick && options.is_written)
         );
         assert_eq!(parse("--markdown"), Ok(AllOptions::default()));
+        assert!(parse("--resume").is_ok_and(|options| options.is_resumed));
         assert!(parse("--fast").is_err_and(|error| error.contains("`--fast`")));
     }
 

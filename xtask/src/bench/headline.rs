@@ -1,7 +1,7 @@
 //! The table that the page of benchmarks opens with: every workload with what is promised of it, and where we lose.
 //!
-//! Goals are those of two cores of an Ice Lake Xeon at 2.8 GHz; on other machines compare the columns with each other. Must not
-//! know: how anything was measured.
+//! Goals are those of a server with two cores of 2026; on other machines compare the columns with each other. Must not know: how
+//! anything was measured.
 
 use super::measurements::{Measurement, Measurements, Role};
 

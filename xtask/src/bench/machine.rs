@@ -20,7 +20,10 @@ pub(super) fn description(is_quick: bool) -> Result<String, String> {
     };
     let date = first_line("date", &["-u", "+%Y-%m-%d"]);
     let commit = first_line("git", &["rev-parse", "--short", "HEAD"]);
-    let kernel = first_line("uname", &["-sr"]);
+    // Without the name of its build.
+    let kernel = first_line("uname", &["-r"]);
+    let kernel: Vec<&str> = kernel.split('.').take(2).collect();
+    let kernel = kernel.join(".");
     let rust = first_line("rustc", &["--version"]);
     let redis = first_line("redis-server", &["--version"]);
     let redis = redis.split(' ').find_map(|word| word.strip_prefix("v="));
@@ -40,7 +43,7 @@ pub(super) fn description(is_quick: bool) -> Result<String, String> {
         servers::PEER_VERSION
     );
     Ok(format!(
-        "Measured on {date} at commit {commit}: {cores} cores of {model}, {memory} GB, {kernel}; {versions}.{length}\n"
+        "Measured on {date} at commit {commit}: {cores} cores of {model}, {memory} GB, Linux {kernel}; {versions}.{length}\n"
     ))
 }
 

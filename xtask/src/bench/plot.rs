@@ -22,9 +22,9 @@ pub(super) struct Line {
     pub(super) points: Vec<[f64; 4]>,
 }
 
-const COLUMNS: usize = 2;
-const WIDTH: f64 = 430.0;
-const HEIGHT: f64 = 270.0;
+const COLUMNS: usize = 3;
+const WIDTH: f64 = 370.0;
+const HEIGHT: f64 = 260.0;
 /// Room around the lines of a panel: left, top, right, bottom.
 const MARGIN: [f64; 4] = [52.0, 62.0, 18.0, 40.0];
 /// Labels of the horizontal axis are at least so far apart.
@@ -119,7 +119,7 @@ impl Panel {
                 legend + 13.0,
                 escaped(&line.name)
             );
-            legend += 28.0 + 6.0 * float(line.name.chars().count());
+            legend += 26.0 + 6.4 * float(line.name.chars().count());
         }
         svg
     }

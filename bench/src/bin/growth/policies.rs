@@ -26,9 +26,9 @@ enum MatchBy {
 pub(crate) fn by_size(options: &Options) -> Result<Vec<Growth>, Failure> {
     let mut growth = Growth::new("growth policy", "limits in the policy", NANOS);
     let all = [
-        ("told apart by route", MatchBy::Route),
-        ("by the value of a header", MatchBy::HeaderValue),
-        ("by which header there is", MatchBy::HeaderPresence),
+        ("by route", MatchBy::Route),
+        ("by header value", MatchBy::HeaderValue),
+        ("by header presence", MatchBy::HeaderPresence),
     ];
     for (name, by) in all {
         for size in [1_usize, 10, 100, 1_000, 10_000] {
