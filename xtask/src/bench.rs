@@ -3,7 +3,13 @@
 //! Builds and starts the programs of the `bench` folder. Nothing here asserts a time: instruction counts are compared,
 //! and the accuracy study and the flood judge themselves.
 
+mod all;
 mod fleet;
+mod headline;
+mod machine;
+mod measurements;
+mod page;
+mod plot;
 mod servers;
 
 use std::process::Command;
@@ -29,11 +35,10 @@ pub(crate) enum Mode {
 
 /// The command `bench`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let (what, rest) = match args.split_first() {
-        None => ("all", args),
-        Some((what, rest)) => (what.as_str(), rest),
-    };
-    match (what, rest) {
+    let (what, rest) = args
+        .split_first()
+        .ok_or("say what to measure; `cargo xtask help` lists it")?;
+    match (what.as_str(), rest) {
         ("instructions", []) => instructions(Mode::Show),
         ("instructions", [flag]) if flag == "--check" => instructions(Mode::Check),
         ("instructions", [flag]) if flag == "--save" => instructions(Mode::Save),
@@ -42,16 +47,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
         ("accuracy", rest) => accuracy(rest),
         ("flood", rest) => flood(rest),
-        ("memory", rest) => memory(&Workspace::load()?, rest),
-        ("redis", rest) => redis(rest),
+        ("memory", rest) => process::run(&mut memory(&Workspace::load()?, rest)),
+        ("redis", rest) => program("redis", rest),
+        ("growth", rest) => program("growth", rest),
         ("fleet" | "--redis", rest) => fleet::run(&Workspace::load()?, rest),
         ("servers" | "--servers", rest) => servers::run(&Workspace::load()?, rest),
-        ("all", []) => {
-            instructions(Mode::Show)?;
-            accuracy(&[])
-        }
+        ("all", rest) => all::run(&Workspace::load()?, rest),
         (word, _) => Err(format!(
-            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, servers and all, not `{word}`"
+            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, growth, servers and all, not `{word}`"
         )),
     }
 }
@@ -61,37 +64,34 @@ pub(crate) fn accuracy(args: &[String]) -> Result<(), String> {
     program("accuracy", args)
 }
 
-/// A flood of keys at a store that is too small for them. Takes a minute, so `all` leaves it out.
+/// A flood of keys at a store that is too small for them. It judges itself, so `all` leaves it out.
 pub(crate) fn flood(args: &[String]) -> Result<(), String> {
     program("flood", args)
 }
 
-/// The store over Redis beside the script that articles print. It starts a server of its own and says how to install one
-/// that is missing; not part of `all`, because it takes a minute and a quiet machine.
-fn redis(args: &[String]) -> Result<(), String> {
-    program("redis", args)
-}
-
 /// One of our own programs.
 fn program(name: &str, args: &[String]) -> Result<(), String> {
-    process::run(
-        cargo()
-            .args(["run", "--release", "-p", PACKAGE, "--bin", name, "--"])
-            .args(args),
-    )
+    process::run(&mut program_command(name, args))
 }
 
-/// The memory store beside its peers, with whatever it is to be told. A package of its own, so that nothing else
-/// compiles the peers; not part of `all`, because it takes minutes and a quiet machine.
-fn memory(workspace: &Workspace, args: &[String]) -> Result<(), String> {
+fn program_command(name: &str, args: &[String]) -> Command {
+    let mut command = cargo();
+    command
+        .args(["run", "--release", "-p", PACKAGE, "--bin", name, "--"])
+        .args(args);
+    command
+}
+
+/// The memory store beside its peers. A package of its own, so that nothing else compiles the peers.
+fn memory(workspace: &Workspace, args: &[String]) -> Command {
     let manifest = workspace.root.join("bench/peers/Cargo.toml");
-    process::run(
-        cargo()
-            .args(["run", "--release", "--locked", "--manifest-path"])
-            .arg(manifest)
-            .arg("--")
-            .args(args),
-    )
+    let mut command = cargo();
+    command
+        .args(["run", "--release", "--locked", "--manifest-path"])
+        .arg(manifest)
+        .arg("--")
+        .args(args);
+    command
 }
 
 /// Counts the instructions of every case and compares them with the kept ones.

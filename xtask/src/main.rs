@@ -70,9 +70,10 @@ const COMMANDS: &[Command] = &[
         run: book::run,
     },
     Command {
-        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | all]",
-        about: "instruction counts per decision, the accuracy study, a flood of keys, the stores and the server beside their peers, and \
-                a fleet on one Redis beside what it is made of (also `bench --redis`)",
+        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | growth [args…] | all [--quick] [--resume] [--write]]",
+        about: "instruction counts per decision, the accuracy study, a flood of keys, the stores and the server beside their peers, \
+                a fleet on one Redis beside what it is made of (also `bench --redis`), how costs grow; `all` runs what \
+                docs/benchmarks.md is made of, and --write writes it",
         run: bench::run,
     },
     Command {
@@ -166,6 +167,8 @@ mod tests {
             "check-layers --fix",
             "check-conventions all",
             "bench everything",
+            "bench all --fast",
+            "bench",
             "book --open",
             "bench instructions --chekc",
             "bench instructions --check --save",

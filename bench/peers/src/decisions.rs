@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::clock::{Stopwatch, thread_time};
 use crate::contenders::{Contender, ENTRIES, Entry, Quota};
 use crate::keys::{Pattern, Requests};
+use crate::measurements::{Measurements, Role};
 use crate::options::Options;
 use crate::stats::{Spread, Table};
 
@@ -50,7 +51,10 @@ struct Track {
     double: Vec<Lap>,
 }
 
-pub(crate) fn study(options: &Options) -> Result<Vec<Table>, String> {
+pub(crate) fn study(
+    options: &Options,
+    measurements: &mut Measurements,
+) -> Result<Vec<Table>, String> {
     let mut tables = Vec::new();
     let names = ENTRIES.iter().map(|entry| entry.name);
     let head: Vec<&str> = std::iter::once("").chain(names).collect();
@@ -66,6 +70,7 @@ pub(crate) fn study(options: &Options) -> Result<Vec<Table>, String> {
             &track.double
         }));
         gains.row(gain(&workload, &tracks));
+        measure(&workload, &tracks, measurements);
     }
     tables.push(gains);
     Ok(tables)
@@ -237,6 +242,21 @@ fn table(
         ]);
     }
     table
+}
+
+/// Processor time on one thread, which other work on the machine disturbs least.
+fn measure(workload: &Workload, tracks: &[Track], measurements: &mut Measurements) {
+    let id = format!("memory, {}, {}", workload.pattern.name(), workload.ends);
+    for track in tracks {
+        let name = track.entry.name;
+        let role = if name.starts_with("tollgate") {
+            Role::Ours
+        } else {
+            Role::Peer
+        };
+        let spread = Spread::of(track.single.iter().map(|lap| lap.cpu));
+        measurements.add(&id, (name, role), ("cpu", "ns"), spread);
+    }
 }
 
 /// How much more two threads do than one, for everyone, by the laps that were not disturbed.

@@ -100,7 +100,9 @@ fn lap<const N: usize>(
             limit: &rules[index],
             op: Op::Spend(1),
         });
-        let (verdict, answers) = store.decide_array(checks).map_err(|error| error.to_string())?;
+        let (verdict, answers) = store
+            .decide_array(checks)
+            .map_err(|error| error.to_string())?;
         black_box(answers);
         if !verdict.is_admitted() {
             return Err("a generous quota denied".to_owned());

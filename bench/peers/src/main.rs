@@ -14,12 +14,15 @@ mod histogram;
 mod keys;
 mod latency;
 mod limits;
+#[expect(dead_code, reason = "there are no floors in one process")]
+mod measurements;
 mod options;
 mod resident;
 mod stats;
 
 use std::process::ExitCode;
 
+use measurements::Measurements;
 use options::{Options, Part};
 
 fn main() -> ExitCode {
@@ -40,9 +43,10 @@ fn run(words: &[String]) -> Result<(), String> {
         return resident::child(rest);
     }
     let options = Options::parse(words)?;
+    let mut measurements = Measurements::default();
     for part in &options.parts {
         let tables = match part {
-            Part::Decisions => decisions::study(&options)?,
+            Part::Decisions => decisions::study(&options, &mut measurements)?,
             Part::Limits => vec![limits::study(&options)?],
             Part::Resident => vec![resident::study(&options)?],
             Part::Latency => vec![latency::study(&options)],
@@ -51,5 +55,8 @@ fn run(words: &[String]) -> Result<(), String> {
             println!("{}", table.render(options.markdown));
         }
     }
-    Ok(())
+    match &options.measurements {
+        Some(path) => measurements.save(path),
+        None => Ok(()),
+    }
 }

@@ -1,5 +1,7 @@
 //! The command line options.
 
+use std::path::PathBuf;
+
 /// Which parts to run, how often and how large.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -14,6 +16,8 @@ pub(crate) struct Options {
     pub(crate) fresh: usize,
     /// How often that is repeated.
     pub(crate) streams: usize,
+    /// A file that is to have every measurement of decisions.
+    pub(crate) measurements: Option<PathBuf>,
     /// The parts to run.
     pub(crate) parts: Vec<Part>,
 }
@@ -26,8 +30,7 @@ pub(crate) enum Part {
     Latency,
 }
 
-pub(crate) const USAGE: &str =
-    "usage: bench memory [--quick] [--markdown] [decisions] [limits] [resident] [latency]";
+pub(crate) const USAGE: &str = "usage: bench memory [--quick] [--markdown] [--measurements FILE] [decisions] [limits] [resident] [latency]";
 
 const ALL: [(&str, Part); 4] = [
     ("decisions", Part::Decisions),
@@ -44,16 +47,22 @@ impl Options {
         most_keys: 1_000_000,
         fresh: 10_000_000,
         streams: 1,
+        measurements: None,
         parts: Vec::new(),
     };
 
     /// Reads the words; with no part named, all of them run.
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
         let mut options = Self::FULL;
-        for word in words {
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
             match word.as_str() {
                 "--quick" => options.shorten(),
                 "--markdown" => options.markdown = true,
+                "--measurements" => {
+                    let path = words.next().ok_or("--measurements needs a file")?;
+                    options.measurements = Some(path.into());
+                }
                 word => match ALL.iter().find(|(name, _)| *name == word) {
                     Some((_, part)) => options.parts.push(*part),
                     None => return Err(format!("`{word}` is unknown\n{USAGE}")),

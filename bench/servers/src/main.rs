@@ -10,12 +10,15 @@
 )]
 
 mod contenders;
+mod cores;
 mod floors;
 mod goals;
 #[path = "../../peers/src/histogram.rs"]
 #[expect(dead_code, reason = "the benchmarks of stores use the other functions")]
 mod histogram;
 mod load;
+#[path = "../../peers/src/measurements.rs"]
+mod measurements;
 mod options;
 mod parts;
 mod process;
@@ -47,8 +50,15 @@ fn run(words: &[String]) -> Result<(), String> {
         return floors::child(rest);
     }
     let options = Options::parse(words)?;
-    for table in parts::run(&options)? {
+    cores::bind_load()?;
+    system::exact_timers();
+    let report = parts::run(&options)?;
+    for table in report.tables {
         println!("{}", table.render(options.markdown));
     }
-    Ok(())
+    println!("{}", report.goals.into_table().render(options.markdown));
+    match &options.measurements {
+        Some(path) => report.measurements.save(path),
+        None => Ok(()),
+    }
 }

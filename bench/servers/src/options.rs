@@ -8,16 +8,22 @@ pub(crate) struct Options {
     pub(crate) markdown: bool,
     /// Interleaved repetitions.
     pub(crate) rounds: usize,
+    /// Interleaved repetitions of the open model, for latencies.
+    pub(crate) latency_rounds: usize,
     /// Questions in one lap where each is sent by itself; pipelined, half as many: a peer that stalls takes
     /// seconds for them.
     pub(crate) requests: usize,
     /// Keys of the pattern with many, and of the study of memory.
     pub(crate) keys: u32,
-    /// Connections that are open and say nothing.
+    /// The most connections that are open at a time.
     pub(crate) idle: usize,
     /// The folder of the programs, which `cargo xtask bench servers` has built.
     pub(crate) tollgate: PathBuf,
-    pub(crate) throttlecrab: PathBuf,
+    /// Peers that `cargo xtask bench servers` has installed. One that is not named is left out.
+    pub(crate) throttlecrab: Option<PathBuf>,
+    pub(crate) envoy: Option<PathBuf>,
+    /// A file that is to have every measurement.
+    pub(crate) measurements: Option<PathBuf>,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -27,22 +33,24 @@ pub(crate) enum Part {
     Pipelined,
     Http,
     Grpc,
-    Cores,
+    Workers,
     Memory,
     Fleet,
+    Connections,
 }
 
-const USAGE: &str = "usage: bench servers [--quick] [--markdown] [--rounds N] [--requests N] [--keys N] \
-                     [resp] [pipelined] [http] [grpc] [cores] [memory] [fleet]";
+const USAGE: &str = "usage: bench servers [--quick] [--markdown] [--rounds N] [--requests N] [--keys N] [--measurements FILE] \
+                     [resp] [pipelined] [http] [grpc] [workers] [memory] [fleet] [connections]";
 
-const ALL: [(&str, Part); 7] = [
+const ALL: [(&str, Part); 8] = [
     ("resp", Part::Resp),
     ("pipelined", Part::Pipelined),
     ("http", Part::Http),
     ("grpc", Part::Grpc),
-    ("cores", Part::Cores),
+    ("workers", Part::Workers),
     ("memory", Part::Memory),
     ("fleet", Part::Fleet),
+    ("connections", Part::Connections),
 ];
 
 impl Options {
@@ -51,11 +59,14 @@ impl Options {
         let mut options = Self {
             markdown: false,
             rounds: 7,
+            latency_rounds: 3,
             requests: 40_000,
             keys: 1_000_000,
             idle: 10_000,
             tollgate: PathBuf::new(),
-            throttlecrab: PathBuf::new(),
+            throttlecrab: None,
+            envoy: None,
+            measurements: None,
             parts: Vec::new(),
         };
         let mut words = words.iter();
@@ -71,8 +82,10 @@ impl Options {
                 "--rounds" => options.rounds = number(word, value()?)?,
                 "--requests" => options.requests = number(word, value()?)?,
                 "--keys" => options.keys = number(word, value()?)?,
+                "--measurements" => options.measurements = Some(value()?.into()),
                 "--tollgate" => options.tollgate = value()?.into(),
-                "--throttlecrab" => options.throttlecrab = value()?.into(),
+                "--envoy" => options.envoy = Some(value()?.into()),
+                "--throttlecrab" => options.throttlecrab = Some(value()?.into()),
                 word => match ALL.iter().find(|(name, _)| *name == word) {
                     Some((_, part)) => options.parts.push(*part),
                     None => return Err(format!("`{word}` is unknown\n{USAGE}")),
@@ -80,16 +93,20 @@ impl Options {
             }
         }
         if options.parts.is_empty() {
-            let all = ALL.iter().map(|(_, part)| *part);
-            // A fleet is no server beside others: `cargo xtask bench fleet` asks for it.
-            options.parts = all.filter(|part| *part != Part::Fleet).collect();
+            options.parts = ALL.iter().map(|(_, part)| *part).collect();
         }
         Ok(options)
+    }
+
+    /// Keys where there are many: so many that they do not fit into the caches of a core.
+    pub(crate) fn many(&self) -> u32 {
+        self.keys.min(100_000)
     }
 
     /// Shows that everything runs. The numbers mean little.
     fn shorten(&mut self) {
         self.rounds = 3;
+        self.latency_rounds = 1;
         self.requests = 8_000;
         self.keys = 50_000;
         self.idle = 1_000;
@@ -116,7 +133,7 @@ mod tests {
 
     #[test]
     fn everything_runs_unless_parts_are_named() {
-        assert_eq!(parse("").unwrap().parts.len(), 6);
+        assert_eq!(parse("").unwrap().parts.len(), 8);
         let http = parse("--rounds 3 --requests 500 http").unwrap();
         assert_eq!((http.rounds, http.requests), (3, 500));
         assert_eq!(http.parts, [Part::Http]);

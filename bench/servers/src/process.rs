@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::cores::{Placement, with_placement};
 use crate::system;
 
 /// How long a server may take to come up on a busy machine.
@@ -18,14 +19,23 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a program and waits until something listens at every address.
+    /// Starts a program on the core of servers and waits until something listens at every address.
     pub(crate) fn start(command: &mut Command, addresses: &[SocketAddr]) -> Result<Self, String> {
+        Self::start_at(Placement::ServerCore, command, addresses)
+    }
+
+    /// The same on other cores.
+    pub(crate) fn start_at(
+        placement: Placement,
+        command: &mut Command,
+        addresses: &[SocketAddr],
+    ) -> Result<Self, String> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let child = command
+        command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
+            .stderr(Stdio::null());
+        let child = with_placement(placement, || command.spawn())?
             .map_err(|error| format!("cannot start {name}: {error}"))?;
         let mut server = Self { child };
         let began = Instant::now();

@@ -5,7 +5,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::contenders::{Contender, Ours};
+use crate::contenders::{Contender, Ours, Setup};
 use crate::goals::Goals;
 use crate::options::Options;
 use crate::stats::Table;
@@ -30,7 +30,7 @@ pub(crate) fn study(options: &Options, goals: &mut Goals) -> Result<Table, Strin
         ("Redis protocol", Ours::resp as fn(&Ours) -> Contender),
         ("HTTP", Ours::http),
     ] {
-        let ours = Ours::start(&options.tollgate, keys, None)?;
+        let ours = Ours::start(Setup::new(&options.tollgate, keys))?;
         let empty = ours.server.resident()?;
         row(format!("{kind}: just started, made for {keys} keys"), empty);
         let contender = of(&ours);

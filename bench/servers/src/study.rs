@@ -1,9 +1,12 @@
 //! Laps in turn: every contender once, then all of them again; and what they have shown as a table.
 //!
-//! Must not know: which servers there are, how they are asked.
+//! Processor time and throughput are those of the closed model. Latencies are those of the open model at half of each
+//! contender's throughput. Must not know: which servers there are, how they are asked.
 
-use crate::contenders::Contender;
-use crate::load::{self, Shape, Way};
+use crate::contenders::{Contender, ProcessorTimes};
+use crate::load::open::Waiting;
+use crate::load::{Shape, Way, closed, open};
+use crate::measurements::{Measurements, Role};
 use crate::options::Options;
 use crate::stats::{Spread, Table};
 
@@ -16,56 +19,93 @@ pub(crate) enum Keys {
     Many(u32),
 }
 
-/// One lap of one contender. Times are in microseconds; a microsecond for each is a second for a million.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    processor: f64,
-    wall: f64,
-    p50: f64,
-    p99: f64,
-    p999: f64,
+impl Keys {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Hot => "one hot key".to_owned(),
+            Self::Many(count) => format!("{count} keys"),
+        }
+    }
+
+    fn numbers(self, requests: usize) -> Vec<u32> {
+        match self {
+            Self::Hot => vec![0; requests],
+            Self::Many(count) => scattered(requests, count),
+        }
+    }
+}
+
+/// What is asked of all contenders.
+#[derive(Clone, Copy)]
+pub(crate) struct Workload<'a> {
+    /// Its name in the file of measurements.
+    pub(crate) id: &'a str,
+    pub(crate) title: &'a str,
+    pub(crate) shape: Shape,
+    pub(crate) keys: Keys,
+}
+
+/// One contender's laps. Times are in microseconds; a microsecond for each is a second for a million.
+#[derive(Default)]
+struct Series {
+    processor: Vec<f64>,
+    /// The processor time of the store that it calls.
+    store: Vec<f64>,
+    wall: Vec<f64>,
+    p50: Vec<f64>,
+    p99: Vec<f64>,
+    p999: Vec<f64>,
 }
 
 /// What all laps of a study have shown. The first contender is the one that others are compared with.
 pub(crate) struct Study {
+    id: String,
     title: String,
-    names: Vec<&'static str>,
-    /// By contender, then by round.
-    seen: Vec<Vec<Seen>>,
+    names: Vec<(&'static str, Role)>,
+    series: Vec<Series>,
 }
 
 impl Study {
     /// Runs all rounds.
     pub(crate) fn run(
-        title: &str,
         options: &Options,
-        shape: Shape,
-        keys: Keys,
+        workload: Workload<'_>,
         contenders: &[Contender],
     ) -> Result<Self, String> {
-        let requests = if shape.in_batches {
+        let requests = if workload.shape.in_batches {
             options.requests / 2
         } else {
             options.requests
         };
-        let (what, numbers) = match keys {
-            Keys::Hot => ("one hot key".to_owned(), vec![0; requests]),
-            Keys::Many(count) => (format!("{count} keys"), scattered(requests, count)),
-        };
+        let numbers = workload.keys.numbers(requests);
         let mut study = Self {
-            title: format!("{title}, {what}"),
-            names: contenders.iter().map(|contender| contender.name).collect(),
-            seen: vec![Vec::new(); contenders.len()],
+            id: workload.id.to_owned(),
+            title: format!("{}, {}", workload.title, workload.keys.name()),
+            names: contenders.iter().map(|one| (one.name, one.role)).collect(),
+            series: contenders.iter().map(|_| Series::default()).collect(),
         };
         eprintln!("{}", study.title);
+        let failed = |name: &str, error| format!("{}, {name}: {error}", workload.title);
         for round in 0..=options.rounds {
-            for (contender, seen) in contenders.iter().zip(&mut study.seen) {
-                let lap = ask(contender, shape, &numbers)
-                    .map_err(|error| format!("{}, {}: {error}", study.title, contender.name))?;
+            for (contender, series) in contenders.iter().zip(&mut study.series) {
+                let lap = at_saturation(contender, workload.shape, &numbers);
+                let lap = lap.map_err(|error| failed(contender.name, error))?;
                 // The first round warms up.
                 if round > 0 {
-                    seen.push(lap);
+                    series.processor.push(lap[0]);
+                    series.store.push(lap[1]);
+                    series.wall.push(lap[2]);
                 }
+            }
+        }
+        for _ in 0..options.latency_rounds {
+            for (contender, series) in contenders.iter().zip(&mut study.series) {
+                let per_second = 1e6 / Spread::of(series.wall.iter().copied()).median / 2.0;
+                let lap = at_half(contender, workload.shape, &numbers, per_second);
+                let [p50, p99, p999] = lap.map_err(|error| failed(contender.name, error))?;
+                series.p50.push(p50);
+                series.p99.push(p99);
+                series.p999.push(p999);
             }
         }
         Ok(study)
@@ -73,78 +113,80 @@ impl Study {
 
     /// How many times the processor time of `other` ours is, round by round.
     pub(crate) fn ours_to(&self, other: &str) -> Option<Spread> {
-        self.ratio(other)
-            .map(|(ours, theirs)| ours / theirs)
-            .spread()
+        self.ratios(other, |ours, theirs| ours / theirs)
     }
 
     /// How many times our processor time that of `other` is.
     pub(crate) fn times_ours(&self, other: &str) -> Option<Spread> {
-        self.ratio(other)
-            .map(|(ours, theirs)| theirs / ours)
-            .spread()
+        self.ratios(other, |ours, theirs| theirs / ours)
     }
 
-    fn ratio(&self, other: &str) -> Pairs<'_> {
-        let index = self.names.iter().position(|name| *name == other);
-        Pairs {
-            ours: self.seen.first().map_or(&[], Vec::as_slice),
-            theirs: index
-                .and_then(|index| self.seen.get(index))
-                .map_or(&[], Vec::as_slice),
-        }
+    fn ratios(&self, other: &str, ratio: fn(f64, f64) -> f64) -> Option<Spread> {
+        let index = self.names.iter().position(|(name, _)| *name == other)?;
+        let (ours, theirs) = (self.series.first()?, self.series.get(index)?);
+        let pairs = ours.processor.iter().zip(&theirs.processor);
+        Some(Spread::of(
+            pairs.map(|(ours, theirs)| ratio(*ours, *theirs)),
+        ))
     }
 
     pub(crate) fn table(&self) -> Table {
-        let head = [
-            "",
-            "CPU s per million",
-            "times tollgate's",
-            "decisions/s",
-            "p50 µs",
-            "p99 µs",
-            "p99.9 µs",
-        ];
+        let has_store = self.series.iter().any(Series::has_store);
+        let mut head = vec!["", "CPU s per million"];
+        if has_store {
+            head.push("Redis CPU s per million");
+        }
+        head.extend(["times tollgate's", "decisions/s at saturation"]);
+        head.extend(["p50 µs at half", "p99 µs", "p99.9 µs"]);
         let mut table = Table::new(self.title.clone(), &head);
-        for (name, laps) in self.names.iter().zip(&self.seen) {
-            let of = |part: fn(&Seen) -> f64| Spread::of(laps.iter().map(part));
-            let times = self.times_ours(name).map(|spread| spread.show(2));
-            table.row(vec![
-                (*name).to_owned(),
-                of(|lap| lap.processor).show(2),
-                times.unwrap_or_default(),
-                format!("{:.0}", of(|lap| 1e6 / lap.wall).median),
-                format!("{:.0}", of(|lap| lap.p50).median),
-                format!("{:.0}", of(|lap| lap.p99).median),
-                format!("{:.0}", of(|lap| lap.p999).median),
-            ]);
+        for ((name, _), series) in self.names.iter().zip(&self.series) {
+            let mut row = vec![(*name).to_owned(), spread(&series.processor).show(2)];
+            if has_store {
+                let store = spread(&series.store).show(2);
+                row.push(if series.has_store() {
+                    store
+                } else {
+                    "–".to_owned()
+                });
+            }
+            let times = self.times_ours(name).map(|times| times.show(2));
+            row.push(times.unwrap_or_default());
+            row.push(format!("{:.0}", 1e6 / spread(&series.wall).median));
+            for quantile in [&series.p50, &series.p99, &series.p999] {
+                row.push(format!("{:.0}", spread(quantile).median));
+            }
+            table.row(row);
         }
         table
     }
-}
 
-struct Pairs<'a> {
-    ours: &'a [Seen],
-    theirs: &'a [Seen],
-}
-
-impl Pairs<'_> {
-    fn map(&self, ratio: impl Fn((f64, f64)) -> f64) -> Ratios {
-        let pairs = self.ours.iter().zip(self.theirs);
-        Ratios(
-            pairs
-                .map(|(ours, theirs)| ratio((ours.processor, theirs.processor)))
-                .collect(),
-        )
+    pub(crate) fn measurements(&self, all: &mut Measurements) {
+        for (who, series) in self.names.iter().zip(&self.series) {
+            let rates: Vec<f64> = series.wall.iter().map(|wall| 1e6 / wall).collect();
+            for (metric, unit, numbers) in [
+                ("cpu", "s per million", &series.processor),
+                ("store cpu", "s per million", &series.store),
+                ("saturation", "per second", &rates),
+                ("p50", "µs", &series.p50),
+                ("p99", "µs", &series.p99),
+                ("p99.9", "µs", &series.p999),
+            ] {
+                if !numbers.is_empty() && (metric != "store cpu" || series.has_store()) {
+                    all.add(&self.id, *who, (metric, unit), spread(numbers));
+                }
+            }
+        }
     }
 }
 
-struct Ratios(Vec<f64>);
-
-impl Ratios {
-    fn spread(self) -> Option<Spread> {
-        (!self.0.is_empty()).then(|| Spread::of(self.0.into_iter()))
+impl Series {
+    fn has_store(&self) -> bool {
+        self.store.iter().any(|time| *time > 0.0)
     }
+}
+
+fn spread(numbers: &[f64]) -> Spread {
+    Spread::of(numbers.iter().copied())
 }
 
 /// How servers are filled.
@@ -178,32 +220,46 @@ pub(crate) fn fill(contender: &Contender, keys: u32) -> Result<(), String> {
             FILL_ONE_BY_ONE
         },
         talk: &**talk,
-        processor: &|| contender.processor_time(),
     };
     let numbers: Vec<u32> = (0..keys).collect();
-    let filled = load::lap(&way, &numbers);
+    let filled = closed::lap(&way, &numbers, || Ok(()));
     filled
         .map(|_| ())
         .map_err(|error| format!("{}: {error}", contender.name))
 }
 
-fn ask(contender: &Contender, shape: Shape, numbers: &[u32]) -> Result<Seen, String> {
-    let way = Way {
+fn way(contender: &Contender, shape: Shape) -> Way<'_> {
+    Way {
         address: contender.address,
         shape,
         talk: &*contender.talk,
-        processor: &|| contender.processor_time(),
+    }
+}
+
+/// Microseconds for each request: processor time of the server, of its store, and wall time.
+fn at_saturation(contender: &Contender, shape: Shape, numbers: &[u32]) -> Result<[f64; 3], String> {
+    let lap = closed::lap(&way(contender, shape), numbers, || {
+        contender.processor_times()
+    })?;
+    let ProcessorTimes { server, store } = lap.after.since(lap.before);
+    let each = 1e6 / numbers.len() as f64;
+    Ok([server, store, lap.wall].map(|time| time.as_secs_f64() * each))
+}
+
+/// Quantiles in microseconds at this rate.
+fn at_half(
+    contender: &Contender,
+    shape: Shape,
+    numbers: &[u32],
+    per_second: f64,
+) -> Result<[f64; 3], String> {
+    let waiting = match contender.store {
+        Some(_) => Waiting::Sleep,
+        None => Waiting::Spin,
     };
-    let lap = load::lap(&way, numbers)?;
-    let count = numbers.len() as f64;
-    let quantile = |part, whole| lap.latencies.quantile(part, whole) as f64 / 1e3;
-    Ok(Seen {
-        processor: lap.processor.as_secs_f64() * 1e6 / count,
-        wall: lap.wall.as_secs_f64() * 1e6 / count,
-        p50: quantile(1, 2),
-        p99: quantile(99, 100),
-        p999: quantile(999, 1_000),
-    })
+    let latencies = open::lap(&way(contender, shape), numbers, per_second, waiting)?;
+    let quantiles = [(1, 2), (99, 100), (999, 1_000)];
+    Ok(quantiles.map(|(part, whole)| latencies.quantile(part, whole) as f64 / 1e3))
 }
 
 /// Numbers below `count` in no order, the same in every run.

@@ -1,9 +1,10 @@
-//! What only the operating system knows: processor time and memory of another process, and how many files may be open.
+//! What only the operating system knows: processor time and memory of another process, on which core it runs, and how many
+//! files may be open.
 //!
 //! The only file here with unsafe code. Must not know: what is measured.
 #![allow(
     unsafe_code,
-    reason = "the processor clock of another process and the bound on open files have no safe interface in std"
+    reason = "processor clocks, affinity and the bound on open files have no safe interface in std"
 )]
 
 use std::time::Duration;
@@ -58,4 +59,62 @@ pub(crate) fn raise_open_files() -> u64 {
         return 0;
     }
     bounds.rlim_cur
+}
+
+/// The cores that this thread may run on.
+pub(crate) fn allowed_cores() -> Vec<usize> {
+    // SAFETY: a set of cores is plain bits, of which all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a set of ours of the size that is given, and the call writes nothing else.
+    if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) } != 0 {
+        return Vec::new();
+    }
+    let all = 0..usize::try_from(libc::CPU_SETSIZE).unwrap_or(0);
+    // SAFETY: the index is below the size of the set.
+    all.filter(|core| unsafe { libc::CPU_ISSET(*core, &set) })
+        .collect()
+}
+
+/// Binds this thread, and what it starts from now on, to these cores.
+pub(crate) fn run_on(cores: &[usize]) -> Result<(), String> {
+    // SAFETY: a set of cores is plain bits, of which all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let most = usize::try_from(libc::CPU_SETSIZE).unwrap_or(0);
+    for core in cores.iter().filter(|core| **core < most) {
+        // SAFETY: the index is below the size of the set.
+        unsafe { libc::CPU_SET(*core, &mut set) };
+    }
+    // SAFETY: the pointer is to a set of ours of the size that is given, which the call only reads.
+    if unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(format!("cannot run on cores {cores:?}: {error}"));
+    }
+    Ok(())
+}
+
+/// Waits until a poll has events, at most so long, by a timer that is exact to microseconds.
+pub(crate) fn wait_for_input(poll: &mio::Poll, timeout: Duration) -> Result<(), String> {
+    let mut descriptor = libc::pollfd {
+        fd: std::os::fd::AsRawFd::as_raw_fd(poll),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let timeout = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // SAFETY: one descriptor and a timespec of ours outlive the call; no mask of signals is given.
+    let ready =
+        unsafe { libc::ppoll(&raw mut descriptor, 1, &raw const timeout, std::ptr::null()) };
+    let error = std::io::Error::last_os_error();
+    if ready < 0 && error.kind() != std::io::ErrorKind::Interrupted {
+        return Err(error.to_string());
+    }
+    Ok(())
+}
+
+/// Makes timers of this thread exact: by default the kernel may be 50 microseconds late.
+pub(crate) fn exact_timers() {
+    // SAFETY: this option takes a number and touches no memory. Where it is refused, timers stay late, which is measured.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
 }

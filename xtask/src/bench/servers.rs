@@ -7,43 +7,59 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::{self, cargo};
-use crate::required_programs;
 use crate::workspace::Workspace;
+use crate::{peers, required_programs};
 
 /// The peer, in the version that was compared.
-const PEER: &str = "throttlecrab-server";
-const PEER_VERSION: &str = "0.4.40";
+pub(super) const PEER: &str = "throttlecrab-server";
+pub(super) const PEER_VERSION: &str = "0.4.40";
+
+/// Leaves out what has to be installed.
+const WITHOUT_PEERS: &str = "--without-peers";
+
+/// Envoy, among the programs that tests start too.
+const ENVOY: &str = "envoy-1.40/envoy/_bin/envoy";
 
 /// Everything that is needed, then the run itself with whatever it is to be told.
 pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> {
+    process::run(&mut command(workspace, args)?)
+}
+
+/// The run itself, when everything that it needs is there. Without peers there are ours and floors only, which needs no minutes
+/// of building.
+pub(super) fn command(workspace: &Workspace, args: &[String]) -> Result<Command, String> {
     required_programs::ensure(required_programs::FOR_SERVERS)?;
-    let peer = peer(&workspace.target)?;
-    start(workspace, Some(&peer), args)
+    let has_peers = args.iter().all(|word| word != WITHOUT_PEERS);
+    let peer = has_peers.then(|| peer(&workspace.target)).transpose()?;
+    if has_peers {
+        peers::ensure(&workspace.target)?;
+    }
+    let mut command = start(workspace)?;
+    if let Some(peer) = peer {
+        let envoy = workspace.target.join("peers").join(ENVOY);
+        command.arg("--envoy").arg(envoy);
+        command.arg("--throttlecrab").arg(peer);
+    }
+    command.args(args.iter().filter(|word| *word != WITHOUT_PEERS));
+    Ok(command)
 }
 
 /// A node of a fleet beside what it is made of: no peer is needed for that.
 pub(super) fn fleet(workspace: &Workspace, args: &[String]) -> Result<(), String> {
     required_programs::ensure(required_programs::FOR_SERVERS)?;
-    let part = std::iter::once("fleet".to_owned());
-    let args: Vec<String> = args.iter().cloned().chain(part).collect();
-    start(workspace, None, &args)
+    process::run(start(workspace)?.args(args).arg("fleet"))
 }
 
-fn start(workspace: &Workspace, peer: Option<&Path>, args: &[String]) -> Result<(), String> {
+/// Builds ours, and starts the program that measures it.
+fn start(workspace: &Workspace) -> Result<Command, String> {
     process::run(cargo().args(["build", "--release", "--package", "tollgate-cli"]))?;
-    let manifest = workspace.root.join("bench/servers/Cargo.toml");
-    process::run(
-        cargo()
-            .args(["run", "--release", "--locked", "--manifest-path"])
-            .arg(manifest)
-            .args(["--", "--tollgate"])
-            .arg(workspace.target.join("release/tollgate"))
-            .args(
-                peer.into_iter()
-                    .flat_map(|peer| [Path::new("--throttlecrab"), peer]),
-            )
-            .args(args),
-    )
+    let mut command = cargo();
+    command
+        .args(["run", "--release", "--locked", "--manifest-path"])
+        .arg(workspace.root.join("bench/servers/Cargo.toml"))
+        .args(["--", "--tollgate"])
+        .arg(workspace.target.join("release/tollgate"));
+    Ok(command)
 }
 
 /// The peer's program, installed if it is not there.

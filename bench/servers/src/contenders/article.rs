@@ -8,6 +8,7 @@ use std::process::Command;
 use std::rc::Rc;
 
 use super::{BURST, COUNT, Contender, PERIOD};
+use crate::cores::Placement;
 use crate::load::resp::{Admits, Commands};
 use crate::process::{Server, free_addresses};
 
@@ -24,7 +25,7 @@ pub(crate) struct Article {
 
 impl Article {
     pub(crate) fn start() -> Result<Self, String> {
-        let (server, address) = redis_server()?;
+        let (server, address) = redis_server(Placement::ServerCore)?;
         Ok(Self {
             server: Rc::new(server),
             address,
@@ -50,7 +51,7 @@ impl Article {
 }
 
 /// A redis-server of our own, which keeps nothing on disk.
-pub(super) fn redis_server() -> Result<(Server, SocketAddr), String> {
+pub(super) fn redis_server(placement: Placement) -> Result<(Server, SocketAddr), String> {
     let [address] = free_addresses()?;
     let mut command = Command::new("redis-server");
     command.args(["--port", &address.port().to_string()]).args([
@@ -61,7 +62,7 @@ pub(super) fn redis_server() -> Result<(Server, SocketAddr), String> {
         "--appendonly",
         "no",
     ]);
-    let server = Server::start(&mut command, &[address])?;
+    let server = Server::start_at(placement, &mut command, &[address])?;
     Ok((server, address))
 }
 

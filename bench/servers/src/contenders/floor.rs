@@ -9,6 +9,7 @@ use super::store::Call;
 use super::{Contender, Ours, Store};
 use crate::floors::{CHILD, to_hex};
 use crate::load;
+use crate::measurements::Role;
 use crate::process::{Server, free_addresses};
 
 pub(crate) fn resp(ours: &Contender) -> Result<Contender, String> {
@@ -22,9 +23,7 @@ pub(crate) fn http(ours: &Contender) -> Result<Contender, String> {
 }
 
 pub(crate) fn grpc(ours: &Contender) -> Result<Contender, String> {
-    floor("bare tonic", "grpc", ours, &[], |answer| {
-        load::grpc::message(&answer).ok_or_else(|| "there is no message in the answer".to_owned())
-    })
+    floor("bare tonic", "grpc", ours, &[], message)
 }
 
 /// Bare tonic that makes a call of a store before it answers, through the client that we use.
@@ -36,9 +35,12 @@ pub(crate) fn tonic_and_call(
     let mut rest = vec![store.address.to_string()];
     rest.extend(call.0.iter().map(|word| to_hex(word)));
     let name = "bare tonic and bare EVALSHA";
-    floor(name, "grpc-call", ours, &rest, |answer| {
-        load::grpc::message(&answer).ok_or_else(|| "there is no message in the answer".to_owned())
-    })
+    let floor = floor(name, "grpc-call", ours, &rest, message)?;
+    Ok(floor.calling(Some(&store.server)))
+}
+
+fn message(answer: Vec<u8>) -> Result<Vec<u8>, String> {
+    load::grpc::message(&answer).ok_or_else(|| "there is no message in the answer".to_owned())
 }
 
 fn floor(
@@ -63,5 +65,7 @@ fn floor(
         has_states: false,
         pipelines: true,
         server,
+        store: None,
+        role: Role::Floor,
     })
 }

@@ -4,6 +4,7 @@
 //! denied and every state is alive. Must not know: how anything is measured.
 
 mod article;
+mod envoy;
 mod floor;
 mod nginx;
 mod ours;
@@ -15,12 +16,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::load::Talk;
+use crate::measurements::Role;
 use crate::process::Server;
 
 pub(crate) use article::Article;
+pub(crate) use envoy::Envoy;
 pub(crate) use floor::{grpc as bare_tonic, http as bare_hyper, resp as bare_echo, tonic_and_call};
 pub(crate) use nginx::Nginx;
-pub(crate) use ours::Ours;
+pub(crate) use ours::{Consistency, Ours, Setup};
 pub(crate) use store::Store;
 pub(crate) use throttlecrab::Throttlecrab;
 
@@ -44,9 +47,29 @@ pub(crate) struct Contender {
     /// Whether questions that are sent together are answered without a pause of the network's.
     pub(crate) pipelines: bool,
     pub(crate) server: Rc<Server>,
+    /// The store that the server calls, on the core of the load.
+    pub(crate) store: Option<Rc<Server>>,
+    pub(crate) role: Role,
+}
+
+/// Processor time that a server and its store have used so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProcessorTimes {
+    pub(crate) server: Duration,
+    pub(crate) store: Duration,
+}
+
+impl ProcessorTimes {
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            server: self.server.saturating_sub(before.server),
+            store: self.store.saturating_sub(before.store),
+        }
+    }
 }
 
 impl Contender {
+    /// A peer.
     fn new<T: Talk + 'static>(
         name: &'static str,
         server: &Rc<Server>,
@@ -61,7 +84,19 @@ impl Contender {
             has_states: true,
             pipelines: true,
             server: Rc::clone(server),
+            store: None,
+            role: Role::Peer,
         }
+    }
+
+    fn ours(mut self) -> Self {
+        self.role = Role::Ours;
+        self
+    }
+
+    fn calling(mut self, store: Option<&Rc<Server>>) -> Self {
+        self.store = store.map(Rc::clone);
+        self
     }
 
     fn filled_by<T: Talk + 'static>(
@@ -85,7 +120,11 @@ impl Contender {
         self
     }
 
-    pub(crate) fn processor_time(&self) -> Result<Duration, String> {
-        self.server.processor_time()
+    pub(crate) fn processor_times(&self) -> Result<ProcessorTimes, String> {
+        let store = self.store.as_ref().map(|store| store.processor_time());
+        Ok(ProcessorTimes {
+            server: self.server.processor_time()?,
+            store: store.transpose()?.unwrap_or_default(),
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! `tollgate serve`, with a policy of one limit.
+//! `tollgate serve`, with a policy of one limit or of several that all apply.
 //!
 //! Must not know: how anything is measured.
 
@@ -10,7 +10,9 @@ use std::rc::Rc;
 use prost::Message as _;
 
 use super::{BURST, COUNT, Contender, PERIOD, Store};
+use crate::cores::Placement;
 use crate::floors::rls::{Descriptor, Entry, RateLimitRequest};
+use crate::load::Talk;
 use crate::load::grpc::Calls;
 use crate::load::http::Requests;
 use crate::load::resp::{Admits, Commands, key};
@@ -23,48 +25,54 @@ pub(crate) struct Ours {
     pub(crate) resp: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
+    store: Option<Rc<Server>>,
     folder: PathBuf,
 }
 
+/// How it is started.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup<'a> {
+    pub(crate) program: &'a Path,
+    /// It has room for so many.
+    pub(crate) keys: u32,
+    /// So many limits apply to every request.
+    pub(crate) limits: usize,
+    /// Its worker threads. `None` is one, on the core of servers; otherwise all cores are used.
+    pub(crate) workers: Option<usize>,
+    /// The store that it shares with a fleet, and how.
+    pub(crate) shared: Option<(&'a Store, Consistency)>,
+}
+
+/// How a fleet counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consistency {
+    Exact,
+    Leased,
+}
+
+impl<'a> Setup<'a> {
+    /// One limit, one worker, no fleet.
+    pub(crate) fn new(program: &'a Path, keys: u32) -> Self {
+        Self {
+            program,
+            keys,
+            limits: 1,
+            workers: None,
+            shared: None,
+        }
+    }
+}
+
 impl Ours {
-    /// Starts it with room for so many keys, and with so many workers if that is said.
-    pub(crate) fn start(program: &Path, keys: u32, workers: Option<usize>) -> Result<Self, String> {
-        Self::start_with(program, keys, |command, _folder| {
-            if let Some(workers) = workers {
-                command.env("TOKIO_WORKER_THREADS", workers.to_string());
-            }
-            Ok(())
-        })
-    }
-
-    /// Starts it as one of a fleet that shares this store.
-    pub(crate) fn start_on(program: &Path, keys: u32, store: &Store) -> Result<Self, String> {
-        Self::start_with(program, keys, |command, folder| {
-            let secret = folder.join("secret");
-            std::fs::write(&secret, "00112233445566778899aabbccddeeff\n")?;
-            command
-                .args(["--redis", &format!("redis://{}", store.address)])
-                // A machine that is busy elsewhere does not turn a measurement into an outage.
-                .args(["--redis-deadline", "5s"])
-                .arg("--fleet-secret-file")
-                .arg(secret);
-            Ok(())
-        })
-    }
-
-    fn start_with(
-        program: &Path,
-        keys: u32,
-        further: impl Fn(&mut Command, &Path) -> std::io::Result<()>,
-    ) -> Result<Self, String> {
+    pub(crate) fn start(setup: Setup<'_>) -> Result<Self, String> {
         let [resp, http, grpc] = free_addresses()?;
         let name = format!("tollgate-bench-{}-{}", std::process::id(), http.port());
         let folder = std::env::temp_dir().join(name);
         let policy = folder.join("policy.yaml");
         std::fs::create_dir_all(&folder)
-            .and_then(|()| std::fs::write(&policy, policy_text()))
+            .and_then(|()| std::fs::write(&policy, policy_text(&setup)))
             .map_err(|error| format!("{}: {error}", folder.display()))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(setup.program);
         command
             .arg("serve")
             .arg("--config")
@@ -74,20 +82,35 @@ impl Ours {
             .args(["--listen-grpc", &grpc.to_string()])
             .args(["--listen-admin", "off"])
             .args(["--max-connections", "15000"])
-            .args(["--keys", &keys.to_string()]);
-        further(&mut command, &folder).map_err(|error| error.to_string())?;
-        let server = Server::start(&mut command, &[resp, http, grpc])?;
+            .args(["--keys", &setup.keys.to_string()]);
+        if let Some((store, _)) = setup.shared {
+            join(&mut command, &folder, store).map_err(|error| error.to_string())?;
+        }
+        let mut placement = Placement::ServerCore;
+        if let Some(workers) = setup.workers {
+            command.env("TOKIO_WORKER_THREADS", workers.to_string());
+            placement = Placement::AllCores;
+        }
+        let server = Server::start_at(placement, &mut command, &[resp, http, grpc])?;
         Ok(Self {
             server: Rc::new(server),
             resp,
             http,
             grpc,
+            store: setup.shared.map(|(store, _)| Rc::clone(&store.server)),
             folder,
         })
     }
 
     pub(crate) fn resp(&self) -> Contender {
-        Contender::new(NAME, &self.server, self.resp, Self::commands)
+        self.contender(self.resp, Self::commands)
+    }
+
+    /// The same protocol with our own command, which matches the policy.
+    pub(crate) fn resp_check(&self) -> Contender {
+        let talk = || Commands::new(&["TG.CHECK", "header.x-api-key", "KEY"], Admits::One);
+        let contender = self.contender(self.resp, talk);
+        contender.called("tollgate, TG.CHECK")
     }
 
     pub(crate) fn http(&self) -> Contender {
@@ -95,7 +118,7 @@ impl Ours {
             let body = r#"{"attributes":{"header.x-api-key":"KEY"}}"#;
             Requests::post("/v1/check", body)
         };
-        Contender::new(NAME, &self.server, self.http, talk)
+        self.contender(self.http, talk)
     }
 
     /// Envoy's question about one descriptor.
@@ -114,7 +137,16 @@ impl Ours {
         let message = request.encode_to_vec();
         let method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
         let talk = move || Calls::new(method, &message);
-        Contender::new(NAME, &self.server, self.grpc, talk)
+        self.contender(self.grpc, talk)
+    }
+
+    fn contender<T: Talk + 'static>(
+        &self,
+        address: SocketAddr,
+        talk: impl Fn() -> T + 'static,
+    ) -> Contender {
+        let contender = Contender::new(NAME, &self.server, address, talk).ours();
+        contender.calling(self.store.as_ref())
     }
 
     pub(crate) fn commands() -> Commands {
@@ -132,16 +164,35 @@ impl Drop for Ours {
     }
 }
 
-/// One limit for requests that show a key, and one for Envoy's descriptors.
-fn policy_text() -> String {
-    let limit = |name: &str, key: &str| {
-        format!(
-            "  - name: {name}\n    key: {key}\n    missing: skip\n    rate: {COUNT}/{PERIOD}s\n    burst: {BURST}\n"
-        )
+/// Makes it one of a fleet that shares this store.
+fn join(command: &mut Command, folder: &Path, store: &Store) -> std::io::Result<()> {
+    let secret = folder.join("secret");
+    std::fs::write(&secret, "00112233445566778899aabbccddeeff\n")?;
+    command
+        .args(["--redis", &format!("redis://{}", store.address)])
+        // A machine that is busy elsewhere does not turn a measurement into an outage.
+        .args(["--redis-deadline", "5s"])
+        .arg("--fleet-secret-file")
+        .arg(secret);
+    Ok(())
+}
+
+/// Limits for requests that show a key, and as many for Envoy's descriptors.
+fn policy_text(setup: &Setup<'_>) -> String {
+    let consistency = match setup.shared {
+        Some((_, Consistency::Leased)) => "    consistency: leased\n",
+        _ => "",
     };
-    format!(
-        "limits:\n{}{}",
-        limit("per-key", "header.x-api-key"),
-        limit("per-user", "descriptor.user")
-    )
+    let mut text = "limits:\n".to_owned();
+    for (name, key) in [
+        ("per-key", "header.x-api-key"),
+        ("per-user", "descriptor.user"),
+    ] {
+        for number in 1..=setup.limits {
+            text += &format!(
+                "  - name: {name}-{number}\n    key: {key}\n    missing: skip\n    rate: {COUNT}/{PERIOD}s\n    burst: {BURST}\n{consistency}"
+            );
+        }
+    }
+    text
 }

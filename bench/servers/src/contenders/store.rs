@@ -4,10 +4,12 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::Contender;
 use super::article::redis_server;
+use crate::cores::Placement;
 use crate::load;
 use crate::process::Server;
 
@@ -16,7 +18,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A running redis-server. It ends when this is dropped.
 pub(crate) struct Store {
-    _server: Server,
+    pub(crate) server: Rc<Server>,
     pub(crate) address: SocketAddr,
 }
 
@@ -26,9 +28,10 @@ pub(crate) struct Call(pub(crate) Vec<Vec<u8>>);
 
 impl Store {
     pub(crate) fn start() -> Result<Self, String> {
-        let (server, address) = redis_server()?;
+        // Beside the load, so that the measured server has its core to itself.
+        let (server, address) = redis_server(Placement::LoadCore)?;
         Ok(Self {
-            _server: server,
+            server: Rc::new(server),
             address,
         })
     }

@@ -38,6 +38,8 @@ struct ThrottleRequest {
 }
 
 impl Throttlecrab {
+    pub(crate) const NAME: &str = "throttlecrab-server";
+
     pub(crate) fn start(program: &Path, keys: u32) -> Result<Self, String> {
         let [resp, http, grpc] = free_addresses()?;
         let mut command = Command::new(program);
@@ -57,7 +59,7 @@ impl Throttlecrab {
     }
 
     pub(crate) fn resp(&self) -> Contender {
-        Contender::new("throttlecrab-server", &self.server, self.resp, commands).stalling()
+        Contender::new(Self::NAME, &self.server, self.resp, commands).stalling()
     }
 
     pub(crate) fn http(&self) -> Contender {
@@ -65,7 +67,7 @@ impl Throttlecrab {
             r#"{{"key":"KEY","max_burst":{BURST},"count_per_period":{COUNT},"period":{PERIOD},"quantity":1}}"#
         );
         let talk = move || Requests::post("/throttle", &body);
-        Contender::new("throttlecrab-server", &self.server, self.http, talk)
+        Contender::new(Self::NAME, &self.server, self.http, talk)
             .filled_by(self.resp, commands)
             .stalling()
     }
@@ -81,7 +83,7 @@ impl Throttlecrab {
         };
         let message = request.encode_to_vec();
         let talk = move || Calls::new("/throttlecrab.RateLimiter/Throttle", &message);
-        Contender::new("throttlecrab-server", &self.server, self.grpc, talk)
+        Contender::new(Self::NAME, &self.server, self.grpc, talk)
             .filled_by(self.resp, commands)
             .stalling()
     }

@@ -3,9 +3,9 @@
 //! Each runs in a process of its own, on the same runtime and with as many workers as the program that is measured. The
 //! answer is one that our server gave, handed over as hexadecimal digits. Must not know: how anything is measured.
 
+mod composed;
 mod grpc;
 mod http;
-mod composed;
 mod resp;
 pub(crate) mod rls;
 

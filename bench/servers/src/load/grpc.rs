@@ -26,6 +26,7 @@ const FIELDS_BY_NUMBER: [u8; 6] = [0x83, 0x86, 0x80 | 65, 0x80 | 64, 0x80 | 63, 
 pub(crate) struct Calls {
     path: String,
     message: Vec<u8>,
+    /// Where the digits of the key are.
     digits: usize,
     stream: u32,
     /// Messages that admit and whose streams have not ended yet.

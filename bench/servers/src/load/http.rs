@@ -28,6 +28,14 @@ impl Requests {
         Self::of(format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"))
     }
 
+    /// A request without a body, with the key in a field of this name.
+    pub(crate) fn get_with_field(name: &str) -> Self {
+        let key = super::resp::key(0);
+        Self::of(format!(
+            "GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n{name}: {key}\r\n\r\n"
+        ))
+    }
+
     fn of(text: String) -> Self {
         let digits = text.find(&super::resp::key(0));
         Self {

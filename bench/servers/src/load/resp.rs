@@ -1,5 +1,5 @@
 //! Questions and answers in the protocol of Redis: commands whose key has always the same length, and replies that are arrays
-//! of whole numbers.
+//! of whole numbers and strings.
 //!
 //! Must not know: sockets.
 
@@ -13,7 +13,7 @@ pub(crate) const KEY_DIGITS: usize = 12;
 pub(crate) enum Admits {
     /// The first number is 0, as in redis-cell.
     Zero,
-    /// The first number is 1, as in throttlecrab and in the article's script.
+    /// The first number is 1, as in `TG.CHECK`, in throttlecrab and in the article's script.
     One,
 }
 
@@ -90,31 +90,49 @@ impl Talk for Commands {
     }
 }
 
-/// The length of the array that the input begins with, and the first digit in it; `None` if it is not whole.
+/// The length of the array that the input begins with, and the first digit of its first whole number; `None` if it is not
+/// whole.
 fn reply(input: &[u8]) -> Result<Option<(usize, u8)>, String> {
-    let Some(kind) = input.first() else {
+    let Some((mut left, mut at)) = head(input, b"*")? else {
         return Ok(None);
     };
-    if *kind != b'*' {
-        let shown: String = input.escape_ascii().take(200).map(char::from).collect();
-        return Err(format!("not an array: {shown}"));
-    }
-    let Some(count) = input.get(1) else {
-        return Ok(None);
-    };
-    let (mut lines, mut at, mut first) = (usize::from(count.wrapping_sub(b'0')) + 1, 0, 0);
-    while lines > 0 {
+    let mut first = None;
+    while left > 0 {
         let rest = input.get(at..).unwrap_or_default();
-        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+        let Some((length, line)) = head(rest, b":$")? else {
             return Ok(None);
         };
-        if at == 4 {
-            first = rest.get(1).copied().unwrap_or(0);
+        at += line;
+        if rest.first() == Some(&b'$') {
+            at += length + 2;
+        } else if first.is_none() {
+            first = rest.get(1).copied();
         }
-        at += end + 1;
-        lines -= 1;
+        left -= 1;
     }
-    Ok(Some((at, first)))
+    Ok((at <= input.len()).then_some((at, first.unwrap_or(0))))
+}
+
+/// The number in the line that the input begins with, if its type is one of these, and the length of the line.
+fn head(input: &[u8], types: &[u8]) -> Result<Option<(usize, usize)>, String> {
+    let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+        return Ok(None);
+    };
+    let digits = input.get(1..end.saturating_sub(1)).unwrap_or_default();
+    let is_type = input.first().is_some_and(|first| types.contains(first));
+    let number = digits.iter().try_fold(0_usize, |number, digit| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    });
+    // A number below zero is a wait that nobody has: it is not a length, and not the first of a reply.
+    let number = number.or((input.first() == Some(&b':')).then_some(0));
+    match number {
+        Some(number) if is_type => Ok(Some((number, end + 1))),
+        _ => {
+            let shown: String = input.escape_ascii().take(200).map(char::from).collect();
+            Err(format!("not a reply that is known: {shown}"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -138,5 +156,19 @@ mod tests {
         let heard = commands.hear(input, &mut Vec::new()).unwrap();
         assert_eq!((heard.consumed, heard.answers, heard.admitted), (26, 2, 1));
         assert!(commands.hear(b"-ERR no\r\n", &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn replies_with_names_admit_by_their_first_number() {
+        let mut commands = Commands::new(&["KEY"], Admits::One);
+        let whole = b"*4\r\n$7\r\nallowed\r\n:1\r\n$4\r\nwait\r\n:-1\r\n";
+        let heard = commands.hear(whole, &mut Vec::new()).unwrap();
+        let counts = (heard.consumed, heard.answers, heard.admitted);
+        assert_eq!(counts, (whole.len(), 1, 1));
+        for length in 0..whole.len() {
+            let part = whole.get(..length).unwrap();
+            let heard = commands.hear(part, &mut Vec::new()).unwrap();
+            assert_eq!(heard.answers, 0, "{length}");
+        }
     }
 }

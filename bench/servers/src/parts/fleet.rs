@@ -1,0 +1,64 @@
+//! A node of a fleet on one Redis: what the node costs and what its Redis costs, `exact` and `leased`.
+//!
+//! Envoy's call is measured beside what it is made of: bare tonic, and bare tonic that makes the same call of the same script
+//! through the same client. Must not know: how anything is measured.
+
+use super::{Keys, ONE_BY_ONE, Report, Workload, fill_all, streams};
+use crate::contenders::{Consistency, Ours, Setup, Store, bare_tonic, tonic_and_call};
+use crate::options::Options;
+
+pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> {
+    let stores = [Store::start()?, Store::start()?];
+    let start = |store, consistency| {
+        let mut setup = Setup::new(&options.tollgate, options.keys);
+        setup.shared = Some((store, consistency));
+        Ours::start(setup)
+    };
+    let exact = start(&stores[0], Consistency::Exact)?;
+    let leased = start(&stores[1], Consistency::Leased)?;
+
+    let node = exact.grpc();
+    let call = stores[0].call_of(&node)?;
+    let floors = [
+        bare_tonic(&node)?,
+        tonic_and_call(&node, &stores[0], &call)?,
+    ];
+    let [tonic, composed] = floors;
+    let contenders = [
+        node.called(EXACT),
+        leased.grpc().called(LEASED),
+        tonic,
+        composed,
+    ];
+    let parts = contenders[3].name;
+    for (suffix, keys) in [("", Keys::Hot), (", many keys", Keys::Many(options.many()))] {
+        let workload = Workload {
+            id: &format!("redis grpc{suffix}"),
+            title: "gRPC, Envoy's RLS, over Redis, 10 × 50 streams",
+            shape: streams(10, 50),
+            keys,
+        };
+        let study = report.study(options, workload, &contenders)?;
+        let what = format!(
+            "RLS over Redis beside the sum of its parts, {}",
+            keys.name()
+        );
+        report.goals.at_most(&what, 1.3, study.ours_to(parts));
+    }
+
+    let contenders = [exact.http().called(EXACT), leased.http().called(LEASED)];
+    fill_all(&contenders, options.many())?;
+    let workload = Workload {
+        id: "redis http",
+        title: "HTTP check over Redis",
+        shape: ONE_BY_ONE,
+        keys: Keys::Many(options.many()),
+    };
+    let study = report.study(options, workload, &contenders)?;
+    let what = "HTTP check over Redis: `leased` beside `exact`";
+    report.goals.at_most(what, 1.0, study.times_ours(LEASED));
+    Ok(())
+}
+
+const EXACT: &str = "tollgate, exact";
+const LEASED: &str = "tollgate, leased";

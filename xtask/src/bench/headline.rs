@@ -1,0 +1,350 @@
+//! The table that the page of benchmarks opens with: every workload with what is promised of it, and where we lose.
+//!
+//! Goals are those of a server with two cores of 2026; on other machines compare the columns with each other. Must not know: how
+//! anything was measured.
+
+use super::measurements::{Measurement, Measurements, Role};
+
+/// A row: whose number is compared, and with what.
+struct Headline {
+    title: &'static str,
+    workload: &'static str,
+    ours: &'static str,
+    /// The metric: processor time, or the size of a study of growth.
+    metric: &'static str,
+    /// At most so much, and so much of Redis.
+    goal: (f64, Option<f64>),
+    unit: &'static str,
+}
+
+const fn server(
+    title: &'static str,
+    workload: &'static str,
+    ours: &'static str,
+    goal: (f64, Option<f64>),
+) -> Headline {
+    Headline {
+        title,
+        workload,
+        ours,
+        metric: "cpu",
+        goal,
+        unit: "µs",
+    }
+}
+
+const fn in_process(
+    title: &'static str,
+    workload: &'static str,
+    ours: &'static str,
+    metric: &'static str,
+    goal: f64,
+) -> Headline {
+    Headline {
+        title,
+        workload,
+        ours,
+        metric,
+        goal: (goal, None),
+        unit: "ns",
+    }
+}
+
+const HEADLINES: &[Headline] = &[
+    server(
+        "gRPC RLS, 10 connections × 50 streams (Envoy's shape)",
+        "grpc 10 x 50",
+        "tollgate",
+        (7.0, None),
+    ),
+    server(
+        "the same, answers of 2 limits",
+        "grpc 10 x 50, 2 limits",
+        "tollgate",
+        (8.0, None),
+    ),
+    server(
+        "the same, answers of 4 limits",
+        "grpc 10 x 50, 4 limits",
+        "tollgate",
+        (8.5, None),
+    ),
+    server(
+        "the same, answers of 8 limits",
+        "grpc 10 x 50, 8 limits",
+        "tollgate",
+        (10.0, None),
+    ),
+    server(
+        "gRPC RLS, 2 × 100 streams",
+        "grpc 2 x 100",
+        "tollgate",
+        (6.8, None),
+    ),
+    server(
+        "gRPC RLS, 4 × 8 streams",
+        "grpc 4 x 8",
+        "tollgate",
+        (8.2, None),
+    ),
+    server(
+        "gRPC RLS, 50 × 1 streams",
+        "grpc 50 x 1",
+        "tollgate",
+        (15.0, None),
+    ),
+    server(
+        "gRPC RLS over Redis, `exact`, one key",
+        "redis grpc",
+        "tollgate, exact",
+        (16.0, Some(8.0)),
+    ),
+    server(
+        "gRPC RLS over Redis, `leased`, one key",
+        "redis grpc",
+        "tollgate, leased",
+        (8.5, Some(0.05)),
+    ),
+    server(
+        "HTTP check over Redis, `exact`, 100 k keys",
+        "redis http",
+        "tollgate, exact",
+        (16.0, Some(11.0)),
+    ),
+    server(
+        "HTTP check over Redis, `leased`, 100 k keys",
+        "redis http",
+        "tollgate, leased",
+        (16.0, Some(11.0)),
+    ),
+    server("HTTP check, 100 k keys", "http", "tollgate", (9.8, None)),
+    server(
+        "RESP by 16, `CL.THROTTLE`, 100 k keys",
+        "resp by 16",
+        "tollgate",
+        (0.85, None),
+    ),
+    server(
+        "RESP by 16, `TG.CHECK`, 100 k keys",
+        "resp by 16",
+        "tollgate, TG.CHECK",
+        (1.15, None),
+    ),
+    server(
+        "RESP one by one, `CL.THROTTLE`, 100 k keys",
+        "resp one by one",
+        "tollgate",
+        (9.4, None),
+    ),
+    in_process(
+        "library check, one hot key",
+        "memory, one hot key, admitted",
+        "tollgate",
+        "cpu",
+        18.0,
+    ),
+    in_process(
+        "library check, 100 k keys, zipf",
+        "memory, 100 k keys, zipf, admitted",
+        "tollgate",
+        "cpu",
+        33.0,
+    ),
+    in_process(
+        "library check, 1 M keys, uniform",
+        "memory, 1000 k keys, uniform, admitted",
+        "tollgate",
+        "cpu",
+        85.0,
+    ),
+    in_process(
+        "policy engine, 1 limit, 100 k keys, zipf",
+        "growth limits",
+        "policy engine",
+        "1",
+        120.0,
+    ),
+    in_process(
+        "policy engine, 4 limits, 100 k keys, zipf",
+        "growth limits",
+        "policy engine",
+        "4",
+        300.0,
+    ),
+];
+
+/// Estimators do not tell keys apart, so their time is no peer's. They are named where we lose.
+const ESTIMATORS: [&str; 1] = ["pingora-limits"];
+
+/// The opening table in markdown. Rows that were not measured are left out.
+pub(super) fn table(all: &Measurements) -> String {
+    let mut text =
+        "| CPU per decision | ours | best peer | floor | goal | | p50 · p99 · p99.9, µs |\n\
+                    |---|---:|---:|---:|---:|---|---:|\n"
+            .to_owned();
+    for row in HEADLINES {
+        let Some(ours) = all.get(row.workload, row.ours, row.metric) else {
+            continue;
+        };
+        let store = all.get(row.workload, row.ours, "store cpu");
+        let (peer, floor) = (best(all, row, Role::Peer), best(all, row, Role::Floor));
+        let cells = [
+            row.title.to_owned(),
+            format!(
+                "**{}** ({}–{}) {}",
+                shown(ours, store),
+                round(ours.least),
+                round(ours.most),
+                row.unit
+            ),
+            peer.map_or("–".to_owned(), |peer| with_store(all, row, peer)),
+            floor.map_or("–".to_owned(), |floor| with_store(all, row, floor)),
+            goal(row),
+            verdict(row, ours, store, peer).to_owned(),
+            latencies(all, row),
+        ];
+        text += &format!("| {} |\n", cells.join(" | "));
+    }
+    text
+}
+
+/// Everybody whose processor time is below ours, workload by workload.
+pub(super) fn losses(all: &Measurements) -> String {
+    let mut text = String::new();
+    for row in HEADLINES.iter().filter(|row| row.metric == "cpu") {
+        let Some(ours) = all.get(row.workload, row.ours, "cpu") else {
+            continue;
+        };
+        let winners = all
+            .processor_times(row.workload)
+            .filter(|other| other.role == Role::Peer && other.median < ours.median);
+        for winner in winners {
+            let times = ours.median / winner.median;
+            let (ours, theirs) = (round(ours.median), round(winner.median));
+            let (title, name, unit) = (row.title, &winner.name, row.unit);
+            text += &format!(
+                "- {title}: {name} takes {theirs} {unit}, ours {ours} {unit} ({times:.2}×).\n"
+            );
+        }
+    }
+    if text.is_empty() {
+        text.push_str("In this run no peer took less processor time than ours.\n");
+    }
+    text
+}
+
+fn best<'a>(all: &'a Measurements, row: &Headline, role: Role) -> Option<&'a Measurement> {
+    all.processor_times(row.workload)
+        .filter(|one| one.role == role && !ESTIMATORS.contains(&one.name.as_str()))
+        .min_by(|one, other| one.median.total_cmp(&other.median))
+}
+
+fn shown(one: &Measurement, store: Option<&Measurement>) -> String {
+    match store {
+        Some(store) => format!("{} + {}", round(one.median), round(store.median)),
+        None => round(one.median),
+    }
+}
+
+fn with_store(all: &Measurements, row: &Headline, one: &Measurement) -> String {
+    let store = all.get(row.workload, &one.name, "store cpu");
+    format!("{} {}", one.name, shown(one, store))
+}
+
+fn goal(row: &Headline) -> String {
+    match row.goal {
+        (ours, Some(store)) => format!("≤ {ours} + {store}"),
+        (ours, None) => format!("≤ {ours}"),
+    }
+}
+
+fn verdict(
+    row: &Headline,
+    ours: &Measurement,
+    store: Option<&Measurement>,
+    peer: Option<&Measurement>,
+) -> &'static str {
+    let store = store.map_or(0.0, |store| store.median);
+    let is_met = ours.median <= row.goal.0 && row.goal.1.is_none_or(|goal| store <= goal);
+    match (is_met, peer.is_some_and(|peer| peer.median < ours.median)) {
+        (_, true) => "**behind a peer**",
+        (true, false) => "met",
+        (false, false) => "missed",
+    }
+}
+
+fn latencies(all: &Measurements, row: &Headline) -> String {
+    let quantiles = ["p50", "p99", "p99.9"].map(|metric| {
+        let found = all.get(row.workload, row.ours, metric);
+        found.map(|one| format!("{:.0}", one.median))
+    });
+    match quantiles {
+        [Some(p50), Some(p99), Some(p999)] => format!("{p50} · {p99} · {p999}"),
+        _ => "–".to_owned(),
+    }
+}
+
+/// Three digits that matter.
+fn round(number: f64) -> String {
+    match number {
+        100.0.. => format!("{number:.0}"),
+        10.0.. => format!("{number:.1}"),
+        _ => format!("{number:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(lines: &[(&str, &str, &str, &str, f64)]) -> Measurements {
+        let mut all = Measurements::default();
+        for (workload, name, role, metric, median) in lines {
+            let line =
+                format!("{workload}\t{name}\t{role}\t{metric}\tµs\t{median}\t{median}\t{median}");
+            all.read(&line).unwrap();
+        }
+        all
+    }
+
+    #[test]
+    fn a_row_says_what_was_met_and_who_is_ahead() {
+        let ahead = [
+            ("http", "tollgate", "ours", "cpu", 9.5),
+            ("http", "throttlecrab-server", "peer", "cpu", 14.7),
+            ("http", "bare hyper", "floor", "cpu", 10.1),
+        ];
+        let table = table(&measured(&ahead));
+        assert!(table.contains("| met |"), "{table}");
+        assert!(table.contains("throttlecrab-server 14.7"), "{table}");
+        assert!(losses(&measured(&ahead)).contains("no peer"));
+    }
+
+    #[test]
+    fn a_peer_that_is_faster_is_named_even_if_the_goal_is_met() {
+        let behind = [
+            ("http", "tollgate", "ours", "cpu", 9.5),
+            ("http", "nginx limit_req", "peer", "cpu", 7.0),
+        ];
+        let table = table(&measured(&behind));
+        assert!(table.contains("behind a peer"), "{table}");
+        let losses = losses(&measured(&behind));
+        assert!(
+            losses.contains("nginx limit_req takes 7.00 µs, ours 9.50 µs (1.36×)"),
+            "{losses}"
+        );
+    }
+
+    #[test]
+    fn redis_counts_and_a_missed_part_of_a_goal_is_a_miss() {
+        let all = measured(&[
+            ("redis http", "tollgate, exact", "ours", "cpu", 15.0),
+            ("redis http", "tollgate, exact", "ours", "store cpu", 12.0),
+        ]);
+        let table = table(&all);
+        assert!(
+            table.contains("**15.0 + 12.0**") && table.contains("| missed |"),
+            "{table}"
+        );
+    }
+}
