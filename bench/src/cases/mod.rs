@@ -8,11 +8,13 @@ mod batches;
 mod buckets;
 mod claims;
 mod collections;
+mod connections;
 mod engine;
 mod fleet;
 mod header_fields;
 mod matching;
 mod memory;
+mod sockets;
 mod tower;
 mod transports;
 mod windows;
@@ -80,14 +82,34 @@ pub const CASES: &[(&str, Case)] = &[
     ("fleet/without_store", fleet::without_store),
     ("serve/resp_throttle", |n| transports::throttle(n, 1)),
     ("serve/resp_throttle_16", |n| transports::throttle(n, 16)),
-    ("serve/resp_check", transports::resp_check),
+    ("serve/resp_check", |n| transports::resp_check(n, 1)),
     ("serve/http_check", |n| {
         transports::http_check(n, 1_000_000_000)
     }),
+    ("serve/resp_check_16", |n| transports::resp_check(n, 16)),
     ("serve/grpc_rls", transports::grpc_rls),
     ("serve/http_check_denied", |n| transports::http_check(n, 1)),
     ("tower/bare", tower::bare),
     ("tower/two_limits", tower::two_limits),
+    ("connection/http_check", |n| {
+        connections::http_check(n, 1_000_000_000, "")
+    }),
+    ("connection/http_check_denied", |n| {
+        connections::http_check(n, 1, "")
+    }),
+    ("connection/http_check_minimal", |n| {
+        connections::http_check(n, 1_000_000_000, "prefer: return=minimal\r\n")
+    }),
+    ("connection/http_batch_10", connections::http_batch),
+    ("connection/http_pipeline_10", connections::http_pipeline),
+    ("connection/forward_auth_nginx", connections::forward_auth),
+    ("connection/grpc_rls", |n| connections::grpc_rls(n, 1, 1)),
+    ("connection/grpc_rls_4_limits", |n| {
+        connections::grpc_rls(n, 4, 1)
+    }),
+    ("connection/grpc_rls_16_calls", |n| {
+        connections::grpc_rls(n, 1, 16)
+    }),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::MatchBy::Route)
     }),

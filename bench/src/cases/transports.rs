@@ -35,12 +35,12 @@ pub(super) fn throttle(times: u64, commands: usize) -> CaseRun {
     feed(times, &server, &THROTTLE.repeat(commands))
 }
 
-/// A request described by its attributes, decided by a policy.
-pub(super) fn resp_check(times: u64) -> CaseRun {
+/// So many requests described by their attributes in one read, decided by a policy.
+pub(super) fn resp_check(times: u64, commands: usize) -> CaseRun {
     let app = app(1_000_000_000)?;
     let store = MemoryStore::with_clock(1_000, ManualClock::at(NOW))?;
     let server = RespServer::new(store)?.with_checker(Arc::clone(app.engine()) as Arc<_>);
-    feed(times, &server, CHECK)
+    feed(times, &server, &CHECK.repeat(commands))
 }
 
 /// `POST /v1/check` under one bucket of so many units an hour: with one it is denied after the first, which is not counted.
@@ -105,7 +105,7 @@ fn feed(times: u64, server: &RespServer<ManualClock>, input: &[u8]) -> CaseRun {
     Ok(())
 }
 
-fn app(units: u64) -> Result<App<ManualClock>, Box<dyn Error>> {
+pub(super) fn app(units: u64) -> Result<App<ManualClock>, Box<dyn Error>> {
     let text = format!(
         "limits: [{{ name: per-key, key: header.x-api-key, missing: skip, rate: {units}/h, burst: {units} }}, \
          {{ name: per-user, key: descriptor.user, missing: skip, rate: {units}/h, burst: {units} }}]"

@@ -4,6 +4,13 @@
 
 use std::fmt::{self, Display, Write};
 
+/// Appends a constant or a name as a JSON string, without the machinery of `fmt`.
+pub(crate) fn push_str(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    push_escaped(out, text);
+    out.push(b'"');
+}
+
 /// Appends the text as a JSON string, quotes included.
 pub(crate) fn push_string(out: &mut Vec<u8>, text: impl Display) {
     out.push(b'"');
@@ -12,50 +19,49 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: impl Display) {
     out.push(b'"');
 }
 
-/// The bytes that a JSON string must escape.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "it is computed while compiling, where an index out of bounds is an error"
-)]
-const SPECIAL: [bool; 256] = {
-    let mut special = [false; 256];
-    let mut byte = 0;
-    while byte < special.len() {
-        special[byte] = byte < 0x20 || byte == b'"' as usize || byte == b'\\' as usize;
-        byte += 1;
-    }
-    special
-};
-
+/// Escapes what is formatted.
 struct JsonEscaper<'a>(&'a mut Vec<u8>);
 
 impl Write for JsonEscaper<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text.as_bytes();
-        let is_special = |byte: &u8| SPECIAL.get(usize::from(*byte)) == Some(&true);
-        while let Some(index) = rest.iter().position(is_special) {
-            let (plain, special) = rest.split_at_checked(index).unwrap_or_default();
-            let Some((byte, behind)) = special.split_first() else {
-                break;
-            };
-            self.0.extend_from_slice(plain);
-            rest = behind;
-            match *byte {
-                b'"' | b'\\' => self.0.extend([b'\\', *byte]),
-                b'\n' => self.0.extend(*b"\\n"),
-                b'\r' => self.0.extend(*b"\\r"),
-                b'\t' => self.0.extend(*b"\\t"),
-                control => {
-                    let hex = |digit: u8| b"0123456789abcdef".get(usize::from(digit)).copied();
-                    let (high, low) = (hex(control >> 4), hex(control & 15));
-                    self.0.extend_from_slice(b"\\u00");
-                    self.0.extend(high.into_iter().chain(low));
-                }
-            }
-        }
-        self.0.extend_from_slice(rest);
+        push_escaped(self.0, text);
         Ok(())
     }
+}
+
+/// Appends the text. Most texts have nothing to escape, and looking at every byte is faster than a branch for each.
+fn push_escaped(out: &mut Vec<u8>, text: &str) {
+    let is_special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    let has_special = text.bytes().fold(false, |any, byte| any | is_special(byte));
+    match has_special {
+        false => out.extend_from_slice(text.as_bytes()),
+        true => escape(out, text.as_bytes(), is_special),
+    }
+}
+
+#[cold]
+fn escape(out: &mut Vec<u8>, mut rest: &[u8], is_special: impl Fn(u8) -> bool) {
+    while let Some(index) = rest.iter().position(|byte| is_special(*byte)) {
+        let (plain, special) = rest.split_at_checked(index).unwrap_or_default();
+        let Some((byte, behind)) = special.split_first() else {
+            break;
+        };
+        out.extend_from_slice(plain);
+        rest = behind;
+        match *byte {
+            b'"' | b'\\' => out.extend([b'\\', *byte]),
+            b'\n' => out.extend(*b"\\n"),
+            b'\r' => out.extend(*b"\\r"),
+            b'\t' => out.extend(*b"\\t"),
+            control => {
+                let hex = |digit: u8| b"0123456789abcdef".get(usize::from(digit)).copied();
+                let (high, low) = (hex(control >> 4), hex(control & 15));
+                out.extend_from_slice(b"\\u00");
+                out.extend(high.into_iter().chain(low));
+            }
+        }
+    }
+    out.extend_from_slice(rest);
 }
 
 #[cfg(test)]
@@ -72,6 +78,10 @@ mod tests {
         out.push(b']');
         assert!(out.iter().all(|byte| *byte >= b' '));
         let read: Vec<String> = serde_json::from_slice(&out).unwrap();
-        assert_eq!(read, [all]);
+        assert_eq!(read, [all.as_str()]);
+        let mut again = b"[".to_vec();
+        push_str(&mut again, &all);
+        again.push(b']');
+        assert_eq!(again, out);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use tollgate_core::Outcome;
 
-use crate::json::push_string;
+use crate::json::{push_str, push_string};
 use crate::rate_limit_status::RateLimitStatus;
 use crate::text::push_integer;
 
@@ -199,7 +199,7 @@ impl ProblemMembers {
         // All types are constants without characters to escape.
         out.extend_from_slice(self.r#type.as_bytes());
         out.extend_from_slice(b"\",\"title\":");
-        push_string(out, self.title);
+        push_str(out, self.title);
         out.extend_from_slice(b",\"status\":");
         push_integer(out, self.status.into());
         out.extend_from_slice(b",\"detail\":");
@@ -208,7 +208,7 @@ impl ProblemMembers {
         let mut any = false;
         for name in violated {
             out.extend_from_slice(separator);
-            push_string(out, name);
+            push_str(out, name);
             separator = b",";
             any = true;
         }

@@ -14,6 +14,7 @@ pub mod resp;
 
 pub use http::HttpLimits;
 pub use http::http_api::{App, HttpApi};
+pub use http::prefer::{BodyForm, InvalidBodyForm};
 pub use listen::counters::ListenerCounters;
 pub use tollgate_envoy::rlqs::QuotaBounds;
 pub use tollgate_http::{Dialects, TrustedProxies};

@@ -292,6 +292,7 @@ fn build_api(
         .into());
     }
     let app = app
+        .with_body_form(options.body)
         .with_dialects(options.headers)
         .with_max_waiting(options.capacity.max_waiting)
         .with_retry_jitter(options.retry_jitter.unwrap_or_default())

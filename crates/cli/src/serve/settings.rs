@@ -24,7 +24,7 @@ use clap::builder::UnknownArgumentValueParser;
 use tollgate_core::Nanos;
 use tollgate_policy::grammar::parse_duration;
 use tollgate_server::listen::ListenAddress;
-use tollgate_server::{Dialects, TrustedProxies};
+use tollgate_server::{BodyForm, Dialects, TrustedProxies};
 use tollgate_service::MAX_RETRY_JITTER;
 
 use super::logs::LogSettings;
@@ -120,6 +120,16 @@ pub(crate) struct Options {
         env = headers_variable()
     )]
     pub(super) headers: Dialects,
+    /// Body of responses to /v1/check: full, or minimal for status and header fields only. A client overrides it with `Prefer:
+    /// return=minimal` or `return=representation`
+    #[arg(
+        long,
+        help_heading = "Responses",
+        value_name = "FORM",
+        default_value_t = BodyForm::default(),
+        env = "TOLLGATE_BODY"
+    )]
+    pub(super) body: BodyForm,
     /// Adds a random delay of at most this much to `Retry-After`, so that denied clients do not retry together. For example 5s; at most
     /// 1h. Default: no delay
     #[arg(

@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use hyper::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{HeaderMap, StatusCode};
 use tollgate_core::{InvalidQuota, Timestamp};
 
@@ -116,7 +116,7 @@ fn reject_token(answer: FailureAnswer) -> Result<(), Rejection> {
 fn unauthorized(detail: &str, error: &str) -> HttpResponse {
     let challenge = format!("Bearer realm=\"tollgate admin\"{error}");
     HttpResponse::status_problem(StatusCode::UNAUTHORIZED, detail)
-        .with_header(WWW_AUTHENTICATE, &challenge)
+        .with_header("www-authenticate", &challenge)
 }
 
 fn reject(why: AdminRejection, reply: HttpResponse) -> Result<(), Rejection> {

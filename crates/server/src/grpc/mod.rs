@@ -27,6 +27,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tollgate_core::Nanos;
 use tollgate_engine::Ticket;
@@ -95,6 +96,20 @@ impl<C: Clock + 'static> GrpcServer<C> {
             server: self,
         };
         accept(listener, Arc::new(protocol), limits.listener, shutdown).await
+    }
+
+    /// Serves one connection that another listener has accepted, until the client disconnects or `stopping` triggers.
+    pub async fn serve_connection<S>(
+        self: Arc<Self>,
+        stream: S,
+        peer: Peer,
+        limits: GrpcLimits,
+        stopping: ShutdownSignal,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let buffers = ConnectionBuffers::new(&self.buffers, &self.counters);
+        serve_connection(stream, self, buffers, limits, peer.progress, stopping).await;
     }
 
     /// The counters of the listener.
@@ -258,16 +273,8 @@ impl<C: Clock + 'static> ConnectionHandler for GrpcProtocol<C> {
         peer: Peer,
         stopping: ShutdownSignal,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let buffers = ConnectionBuffers::new(&self.server.buffers, &self.server.counters);
         let server = Arc::clone(&self.server);
-        serve_connection(
-            stream,
-            server,
-            buffers,
-            self.limits,
-            peer.progress,
-            stopping,
-        )
+        server.serve_connection(stream, peer, self.limits, stopping)
     }
 
     fn counters(&self) -> &ListenerCounters {

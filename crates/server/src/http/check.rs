@@ -2,7 +2,7 @@
 //!
 //! Must not know: sockets, how JSON and query strings are parsed, what a verdict consists of.
 
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use tollgate_core::Outcome;
 use tollgate_engine::{CheckMode, CheckOptions};
 use tollgate_http::RateLimitStatus;
@@ -14,6 +14,7 @@ use crate::http::check_request::CheckRequest;
 use crate::http::forward_auth::{Gateway, parse_forwarded};
 use crate::http::http_api::HttpApi;
 use crate::http::json::{parse_check_request, parse_check_requests};
+use crate::http::prefer::{BodyForm, PREFERENCE_APPLIED};
 use crate::http::query::parse_query;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::VerdictBody;
@@ -25,7 +26,17 @@ impl<C: Clock + 'static> HttpApi<C> {
             Method::POST => parse_body(request)?,
             _ => parse_query(request.query)?,
         };
-        Ok(self.decide(&parsed, CheckMode::Charge).await)
+        let form = request.prefer.unwrap_or(self.body_form);
+        let reply = self.decide(&parsed, CheckMode::Charge, form).await;
+        Ok(match request.prefer {
+            Some(BodyForm::Minimal) if reply.body().is_empty() => {
+                reply.with_header(PREFERENCE_APPLIED, BodyForm::Minimal.preference())
+            }
+            Some(BodyForm::Full) => {
+                reply.with_header(PREFERENCE_APPLIED, BodyForm::Full.preference())
+            }
+            _ => reply,
+        })
     }
 
     /// A check whose limits are held while the request is in progress, so a peek is rejected.
@@ -34,7 +45,9 @@ impl<C: Clock + 'static> HttpApi<C> {
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
         let parsed = reject_peek(parse_body(request)?)?;
-        Ok(self.decide(&parsed, CheckMode::Charge).await)
+        Ok(self
+            .decide(&parsed, CheckMode::Charge, BodyForm::Full)
+            .await)
     }
 
     pub(crate) async fn reserve(
@@ -42,7 +55,9 @@ impl<C: Clock + 'static> HttpApi<C> {
         request: &HttpRequest<'_>,
     ) -> Result<HttpResponse, BadInput> {
         let parsed = reject_peek(parse_body(request)?)?;
-        Ok(self.decide(&parsed, CheckMode::Reserve).await)
+        Ok(self
+            .decide(&parsed, CheckMode::Reserve, BodyForm::Full)
+            .await)
     }
 
     pub(crate) async fn check_batch(
@@ -131,7 +146,9 @@ impl<C: Clock + 'static> HttpApi<C> {
         })
     }
 
-    async fn decide(&self, parsed: &CheckRequest, mode: CheckMode) -> HttpResponse {
+    /// Decides. The minimal form leaves the body out, unless it says what neither status nor header fields say: a ticket, or how
+    /// long the client has to wait.
+    async fn decide(&self, parsed: &CheckRequest, mode: CheckMode, form: BodyForm) -> HttpResponse {
         let mut verdict = self
             .service
             .check(Transport::Http, &parsed.attributes, parsed.options(mode))
@@ -139,10 +156,18 @@ impl<C: Clock + 'static> HttpApi<C> {
         let ticket = self.service.issue_ticket(&mut verdict);
         self.service
             .with_rate_limit_status(&verdict, HeaderSubject::Request, |answer| {
-                let body = VerdictBody::new(&verdict, ticket).to_json(answer);
-                let reply = match verdict.status() {
-                    None => HttpResponse::json(body),
-                    Some(status) => HttpResponse::problem_body(status, body),
+                let needs_body = ticket.is_some() || matches!(verdict.outcome(), Outcome::Wait(_));
+                let reply = match (form, verdict.status()) {
+                    (BodyForm::Minimal, status) if !needs_body => {
+                        HttpResponse::empty(StatusCode::OK).with_status(status.unwrap_or(200))
+                    }
+                    (_, None) => {
+                        HttpResponse::json(VerdictBody::new(&verdict, ticket).to_json(answer))
+                    }
+                    (_, Some(status)) => {
+                        let body = VerdictBody::new(&verdict, ticket).to_json(answer);
+                        HttpResponse::problem_body(status, body)
+                    }
                 };
                 self.with_rate_limit_fields(reply, answer)
             })

@@ -17,6 +17,7 @@ use crate::http::front_page::front_page;
 use crate::http::http_api::HttpApi;
 use crate::http::http1;
 use crate::http::openapi;
+use crate::http::prefer::BodyForm;
 use crate::http::response::HttpResponse;
 use crate::http::routes::{ApiEndpoint, ApiRoute, max_body_len};
 use crate::http::{HttpHandler, HttpLimits, HttpRequest, serve_http};
@@ -80,6 +81,7 @@ impl<C: Clock> HttpApi<C> {
             path: request.uri().path(),
             query: request.uri().query().unwrap_or(""),
             headers: request.headers(),
+            prefer: BodyForm::from_headers(request.headers()),
             body: request.body(),
             peer,
         };

@@ -3,7 +3,7 @@
 //! Must not know: what the text says.
 
 use hyper::HeaderMap;
-use hyper::header::{ACCEPT, CONTENT_SECURITY_POLICY, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{ACCEPT, HeaderValue};
 
 use crate::http::response::HttpResponse;
 
@@ -19,13 +19,13 @@ pub(crate) fn front_page(headers: &HeaderMap, text: String) -> HttpResponse {
     let page = match is_browser {
         true => HttpResponse::html(html(&text))
             .with_header(
-                CONTENT_SECURITY_POLICY,
+                "content-security-policy",
                 "default-src 'none'; style-src 'unsafe-inline'",
             )
-            .with_header(X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            .with_header("x-content-type-options", "nosniff"),
         false => HttpResponse::text(text),
     };
-    page.with_header(VARY, "accept")
+    page.with_header("vary", "accept")
 }
 
 /// Whether an element of `Accept` is HTML.

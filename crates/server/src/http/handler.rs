@@ -5,10 +5,10 @@
 use std::future::Future;
 use std::pin::pin;
 
-use hyper::header::RETRY_AFTER;
 use hyper::{HeaderMap, Method, StatusCode};
 use tollgate_service::catch_panic;
 
+use super::prefer::BodyForm;
 use super::response::HttpResponse;
 use crate::listen::counters::{ListenerCounters, increment};
 use crate::listen::{BufferReservation, Peer};
@@ -20,6 +20,8 @@ pub(crate) struct HttpRequest<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: &'a str,
     pub(crate) headers: &'a HeaderMap,
+    /// The body that the client prefers, if it says so.
+    pub(crate) prefer: Option<BodyForm>,
     pub(crate) body: &'a [u8],
     /// The client and the endpoint that it connected to.
     pub(crate) peer: &'a Peer,
@@ -79,5 +81,5 @@ pub(crate) fn buffers_full<A: HttpHandler>(
     buffers.budget().record_refusal(handler.counters());
     let detail = "body: the server buffers too many requests; send it again later, or a body of at most 4096 bytes";
     HttpResponse::status_problem(StatusCode::SERVICE_UNAVAILABLE, detail)
-        .with_header(RETRY_AFTER, "1")
+        .with_header("retry-after", "1")
 }

@@ -22,6 +22,7 @@ use tollgate_service::{
 use tollgate_store::{Clock, MemoryStore};
 
 use crate::http::forward_auth::Gateways;
+use crate::http::prefer::BodyForm;
 use crate::http::welcome::{envoy_welcome, policy_welcome};
 use crate::listen::counters::ListenerCounters;
 use crate::listen::{BufferBudget, LocalEndpoint, ShutdownSignal};
@@ -33,6 +34,8 @@ pub struct HttpApi<C> {
     /// The Envoy rate limit services.
     pub(crate) envoy: Arc<EnvoyService<C>>,
     pub(crate) gateways: Gateways,
+    /// The body of responses to checks, unless the client prefers another.
+    pub(crate) body_form: BodyForm,
     /// Triggers when load balancers should stop sending requests here.
     drain_signal: Option<ShutdownSignal>,
     counters: ListenerCounters,
@@ -142,6 +145,7 @@ impl<C: Clock> HttpApi<C> {
             service: Arc::clone(envoy.service()),
             envoy: Arc::new(envoy),
             gateways: Gateways::new(TrustedProxies::default()),
+            body_form: BodyForm::default(),
             drain_signal: None,
             counters: ListenerCounters::default(),
             buffers: Arc::default(),
@@ -152,6 +156,13 @@ impl<C: Clock> HttpApi<C> {
     #[must_use]
     pub fn with_trusted_proxies(mut self, trusted: TrustedProxies) -> Self {
         self.gateways = Gateways::new(trusted);
+        self
+    }
+
+    /// Sets the body of responses to `/v1/check`, for clients that state no preference.
+    #[must_use]
+    pub const fn with_body_form(mut self, form: BodyForm) -> Self {
+        self.body_form = form;
         self
     }
 

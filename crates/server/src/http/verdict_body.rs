@@ -139,7 +139,7 @@ impl JsonWriter<'_> {
 
     fn text(&mut self, text: &str) {
         let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
-        if text.bytes().any(is_special) {
+        if text.bytes().fold(false, |any, byte| any | is_special(byte)) {
             return self.raw(&to_json_string(&text));
         }
         self.raw("\"");

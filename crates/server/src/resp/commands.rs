@@ -131,6 +131,14 @@ pub(super) fn run<'s, C: Clock>(
     }
 }
 
+/// Begins to load the state that a command will decide on, if its arguments name it.
+#[inline]
+pub(super) fn prefetch<C: Clock>(server: &RespServer<C>, command: &RespCommand<'_>) {
+    if let Some(family) = throttle_family(command.argument(0)) {
+        server.throttle.prefetch(family, command.argument(1));
+    }
+}
+
 /// Runs a command that needs no decision.
 fn run_immediate<'s, C: Clock>(
     server: &'s RespServer<C>,

@@ -21,7 +21,8 @@ const MAX_HEADER_LEN: usize = 32;
 /// The spans of a command's arguments in its input buffer.
 #[derive(Clone, Debug)]
 pub struct ArgumentSpans {
-    spans: [(usize, usize); MAX_ARGUMENTS],
+    /// Start and end. An input buffer is far shorter than 4 GiB, and half the bytes are cleared for each batch of commands.
+    spans: [(u32, u32); MAX_ARGUMENTS],
     len: usize,
 }
 
@@ -95,6 +96,13 @@ pub fn parse(input: &mut [u8], spans: &mut ArgumentSpans) -> ParseOutcome {
     }
 }
 
+/// Parses the command at the start of `input`, before the one in front of it is run. An inline command is not parsed ahead,
+/// because that rewrites it.
+pub(super) fn parse_ahead(input: &[u8], spans: &mut ArgumentSpans) -> Option<ParseOutcome> {
+    spans.len = 0;
+    matches!(input.first(), Some(b'*')).then(|| parse_array(input, spans))
+}
+
 impl ArgumentSpans {
     /// No arguments.
     #[must_use]
@@ -107,10 +115,14 @@ impl ArgumentSpans {
 
     /// Returns false if there is no room.
     fn push(&mut self, place: &Range<usize>) -> bool {
-        let Some(free) = self.spans.get_mut(self.len) else {
+        let (Some(free), Ok(start), Ok(end)) = (
+            self.spans.get_mut(self.len),
+            u32::try_from(place.start),
+            u32::try_from(place.end),
+        ) else {
             return false;
         };
-        *free = (place.start, place.end);
+        *free = (start, end);
         self.len = self.len.wrapping_add(1);
         true
     }
@@ -147,7 +159,7 @@ impl<'a> RespCommand<'a> {
         let known = self.spans.spans.get(..self.spans.len);
         let place = known.and_then(|spans| spans.get(index));
         place
-            .and_then(|(start, end)| self.bytes.get(*start..*end))
+            .and_then(|(start, end)| self.bytes.get(index_of(*start)..index_of(*end)))
             .unwrap_or_default()
     }
 
@@ -156,7 +168,9 @@ impl<'a> RespCommand<'a> {
     pub fn to_owned(&self) -> OwnedRespCommand {
         // The bytes after the last argument belong to the next command.
         let known = self.spans.spans.get(..self.spans.len);
-        let end = known.and_then(<[_]>::last).map_or(0, |(_, end)| *end);
+        let end = known
+            .and_then(<[_]>::last)
+            .map_or(0, |(_, end)| index_of(*end));
         OwnedRespCommand {
             bytes: self.bytes.get(..end).unwrap_or_default().into(),
             spans: self.spans.clone(),
@@ -179,6 +193,12 @@ impl OwnedRespCommand {
     pub const fn as_command(&self) -> RespCommand<'_> {
         RespCommand::new(&self.bytes, &self.spans)
     }
+}
+
+/// A position in the input. It came from a `usize`, so it fits.
+#[inline]
+fn index_of(position: u32) -> usize {
+    usize::try_from(position).unwrap_or(usize::MAX)
 }
 
 /// A number on a line of its own.

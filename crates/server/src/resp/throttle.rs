@@ -135,6 +135,16 @@ impl<C: Clock> Throttle<C> {
         &self.store
     }
 
+    /// Begins to load the state of a key, unless a fleet decides.
+    #[inline]
+    pub(crate) fn prefetch(&self, family: ThrottleFamily, key: &[u8]) {
+        if self.fleet.is_none()
+            && let Ok(key) = StoreKey::new(key)
+        {
+            self.store.prefetch_bucket(&key, family.id());
+        }
+    }
+
     /// Decides one call with the local store.
     pub(crate) fn decide(
         &self,

@@ -56,6 +56,21 @@ pub const fn role_name(role: MeterRole) -> &'static str {
     }
 }
 
+/// A name in quotes. Nearly all names have nothing to escape, and `Debug` looks up every character.
+struct QuotedName<'a>(&'a str);
+
+impl fmt::Display for QuotedName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+        if !self.0.bytes().all(is_plain) {
+            return fmt::Debug::fmt(self.0, f);
+        }
+        f.write_str("\"")?;
+        f.write_str(self.0)?;
+        f.write_str("\"")
+    }
+}
+
 /// The explanation for people.
 struct RefusalDetail<'a>(&'a Verdict);
 
@@ -65,7 +80,7 @@ impl fmt::Display for RefusalDetail<'_> {
         if let Some(message) = verdict.message() {
             return f.write_str(message);
         }
-        let name = verdict.rule_name().unwrap_or("?");
+        let name = QuotedName(verdict.rule_name().unwrap_or("?"));
         match (verdict.reason(), verdict.outcome()) {
             (
                 Some(DenialReason::Rate | DenialReason::Quota | DenialReason::Concurrency),
@@ -73,23 +88,24 @@ impl fmt::Display for RefusalDetail<'_> {
             ) => {
                 return write!(
                     f,
-                    "the request asks for more than the limit {name:?} ever admits at once; waiting does not help"
+                    "the request asks for more than the limit {name} ever admits at once; waiting does not help"
                 );
             }
             (Some(DenialReason::Rate), _) => {
-                write!(f, "the limit {name:?} has no room for this now")
+                write!(f, "the limit {name} has no room for this now")
             }
-            (Some(DenialReason::Quota), _) => write!(f, "the quota {name:?} is used up"),
+            (Some(DenialReason::Quota), _) => write!(f, "the quota {name} is used up"),
             (Some(DenialReason::Concurrency), _) => {
                 write!(
                     f,
-                    "the limit {name:?} has reached its maximum of concurrent requests"
+                    "the limit {name} has reached its maximum of concurrent requests"
                 )
             }
             (Some(DenialReason::Blocked), _) => match verdict.rule_name() {
                 Some(name) => write!(
                     f,
-                    "earlier requests exceeded the limit {name:?}, which blocks for a while"
+                    "earlier requests exceeded the limit {}, which blocks for a while",
+                    QuotedName(name)
                 ),
                 None => f.write_str("requests from this address are blocked"),
             },
@@ -98,7 +114,7 @@ impl fmt::Display for RefusalDetail<'_> {
             (Some(DenialReason::MissingKey), _) => {
                 return write!(
                     f,
-                    "the limit {name:?} needs an attribute that the request does not have"
+                    "the limit {name} needs an attribute that the request does not have"
                 );
             }
             (Some(DenialReason::Unreadable), _) => match verdict.unreadable() {
@@ -112,6 +128,20 @@ impl fmt::Display for RefusalDetail<'_> {
                 write!(f, "; try again after {} ms", retry_after.as_millis_ceil())
             }
             _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_as_debug_quotes_them() {
+        for name in [
+            "", "per-key", "a b~", "a\"b", "a\\b", "é", "a\nb", "\u{7f}", "'",
+        ] {
+            assert_eq!(QuotedName(name).to_string(), format!("{name:?}"));
         }
     }
 }

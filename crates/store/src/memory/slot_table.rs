@@ -27,6 +27,7 @@ use super::hash_tops::HashTops;
 use super::limit_usage::{LimitUsages, Table};
 use super::lock_bit::BitGuard;
 use super::pages::Pages;
+use super::prefetch::prefetch;
 use crate::contract::LimitId;
 
 /// The number of keys that a group is sized for. At this average load, fewer than one in ten thousand keys finds both
@@ -123,6 +124,14 @@ impl<const W: usize> SlotTable<W> {
     /// The table's size in bytes.
     pub(super) fn size(&self) -> usize {
         size_of_val(self.pages.groups()).saturating_add(self.hash_tops.size())
+    }
+
+    /// Begins to load the group that the key is most likely in.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: StateHash) {
+        if let Some(group) = self.primary_group(hash) {
+            prefetch(group);
+        }
     }
 
     /// Locks the key's slot, if it has one.

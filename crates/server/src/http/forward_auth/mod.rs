@@ -12,7 +12,6 @@ use untrusted::UntrustedGateways;
 use std::net::IpAddr;
 
 use hyper::StatusCode;
-use hyper::header::HeaderName;
 use tollgate_core::Outcome;
 use tollgate_engine::{DenialReason, Verdict};
 use tollgate_http::{ClientAddressResolver, ForwardedHeader, RateLimitStatus, TrustedProxies};
@@ -21,10 +20,10 @@ use tollgate_service::Refusal;
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::VerdictBody;
 
-const DECISION: HeaderName = HeaderName::from_static("x-ratelimit-decision");
-const REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
-const STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
-const TICKET: HeaderName = HeaderName::from_static("x-ratelimit-ticket");
+const DECISION: &str = "x-ratelimit-decision";
+const REASON: &str = "x-ratelimit-reason";
+const STATUS: &str = "x-ratelimit-status";
+const TICKET: &str = "x-ratelimit-ticket";
 
 /// The gateway that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 
 use crate::http::cross_site::BodyType;
+use crate::http::prefer::BodyForm;
 
 /// The largest head of a plain request, in bytes. hyper has the same limit.
 pub(crate) const MAX_HEAD_LEN: usize = 16_384;
@@ -23,6 +24,7 @@ pub(crate) struct PlainRequest<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: &'a str,
     pub(crate) headers: HeaderMap,
+    pub(crate) prefer: Option<BodyForm>,
     pub(crate) body: &'a [u8],
     /// The length of the whole request in bytes.
     pub(crate) len: usize,
@@ -82,6 +84,7 @@ pub(crate) fn parse_request<'a>(
         path,
         query,
         headers,
+        prefer: preferred_form(request.headers),
         len,
     })
 }
@@ -152,6 +155,13 @@ fn may_be_from_web_page(fields: &[httparse::Header<'_>]) -> bool {
             _ => false,
         }
     })
+}
+
+/// The body that the client prefers, which is seen also where other header fields are not collected.
+fn preferred_form(fields: &[httparse::Header<'_>]) -> Option<BodyForm> {
+    let is_prefer = |name: &str| name.len() == 6 && name.eq_ignore_ascii_case("prefer");
+    let sent = fields.iter().filter(|field| is_prefer(field.name));
+    BodyForm::from_fields(sent.map(|field| field.value))
 }
 
 fn header_map(fields: &[httparse::Header<'_>]) -> Option<HeaderMap> {

@@ -10,7 +10,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::Method;
-use hyper::header::CONNECTION;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep};
 use tollgate_core::Nanos;
@@ -135,7 +134,7 @@ async fn refuse<A: HttpHandler, S: AsyncWrite + Unpin>(
     stream: &mut S,
     reserved: &BufferReservation,
 ) -> io::Result<()> {
-    let reply = buffers_full(handler, reserved).with_header(CONNECTION, "close");
+    let reply = buffers_full(handler, reserved).with_header("connection", "close");
     let mut out = Vec::new();
     write_response(&reply, Instant::now(), &mut out);
     poll_fn(|context| Poll::Ready(send_available(stream, context, &out))).await?;
@@ -280,6 +279,7 @@ async fn answer_pipelined<A: HttpHandler>(
             path: request.path,
             query: request.query,
             headers: &request.headers,
+            prefer: request.prefer,
             body: request.body,
             peer,
         };

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 use super::fast_parser::{MAX_FIELDS, MAX_HEAD_LEN};
 use crate::http::HttpLimits;
 use crate::http::handler::{HttpHandler, HttpRequest, buffers_full, handle_or_500};
+use crate::http::prefer::BodyForm;
 use crate::http::response::HttpResponse;
 use crate::listen::{
     BufferReservation, BuffersFull, Peer, PrefixedStream, ShutdownSignal, confirmed_timeout,
@@ -89,6 +90,7 @@ async fn respond<A: HttpHandler>(
         path: head.uri.path(),
         query: head.uri.query().unwrap_or(""),
         headers: &head.headers,
+        prefer: BodyForm::from_headers(&head.headers),
         body: body.as_ref().map_or(&[], |body| &body.bytes),
         peer,
     };

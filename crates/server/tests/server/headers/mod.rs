@@ -4,6 +4,7 @@ mod allocation;
 mod client_specific_values;
 mod dialects;
 mod documentation;
+mod minimal_body;
 mod problem_details;
 mod quota_fields;
 mod retry_promises;

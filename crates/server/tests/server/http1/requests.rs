@@ -170,6 +170,8 @@ fn field() -> impl Strategy<Value = String> {
             "Connection: Keep-Alive",
             "cookie: a=b; c=d",
             "x-empty:",
+            "Prefer: return=minimal",
+            "prefer: wait=1, return=representation",
         ][..],
     );
     let unusual = select(

@@ -1,5 +1,7 @@
 //! Splitting bytes into packets changes no reply, and pipelined commands get the same replies as sequential ones.
 
+use tollgate_testkit::seeded_rng::SeededRng;
+
 use super::{InMemoryClient, command, server};
 
 /// A mix: both forms, both protocol versions, errors, empty commands, and keys with line breaks.
@@ -53,6 +55,38 @@ fn a_pipeline_is_answered_like_its_commands_one_after_another() {
     assert_eq!(answers([&*pipeline]), one_by_one);
     assert_eq!(one_by_one.matches("*5\r\n:0\r\n").count(), 100);
     assert_eq!(one_by_one.matches("*5\r\n:1\r\n").count(), 900);
+}
+
+/// The server parses a command and loads its state before it runs the one in front of it. Neither order nor results change.
+#[test]
+fn random_pipelines_are_answered_like_their_commands_one_after_another() {
+    let seed = 16;
+    let mut rng = SeededRng::new(seed);
+    for round in 0..50 {
+        let commands: Vec<Vec<u8>> = (0..40).map(|_| random_command(&mut rng)).collect();
+        let one_by_one = answers(commands.iter().map(Vec::as_slice));
+        let pipeline = commands.concat();
+        assert_eq!(answers([&*pipeline]), one_by_one, "seed {seed}, {round}");
+        let size = usize::try_from(rng.below(200)).unwrap() + 1;
+        let packets = pipeline.chunks(size);
+        assert_eq!(answers(packets), one_by_one, "seed {seed}, {round}, {size}");
+    }
+}
+
+fn random_command(rng: &mut SeededRng) -> Vec<u8> {
+    let long = "k".repeat(1_000);
+    let key = rng.pick(&["a", "b", "c", "", "d e", &*long]);
+    let burst = rng.pick(&["0", "2", "5", "-3", "x"]);
+    let name = rng.pick(&["CL.THROTTLE", "throttle", "GCRA"]);
+    match rng.below(12) {
+        0 => format!("{name} a {burst} 1 60\r\n").into_bytes(),
+        1 => b"ECHO 'a b'\n".to_vec(),
+        2 => command(&["PING"]),
+        3 => command(&["HELLO", rng.pick(&["2", "3", "4"])]),
+        4 => command(&[name, key]),
+        5 => b"*0\r\n".to_vec(),
+        _ => command(&[name, key, burst, "1", "60"]),
+    }
 }
 
 /// A test that cannot fail proves nothing.
