@@ -151,7 +151,11 @@ pub(crate) fn normalize_host(text: &str) -> String {
     let end = match text.strip_prefix('[') {
         // An IPv6 address contains colons.
         Some(rest) => rest.find(']').map_or(text.len(), |end| end + 2),
-        None => text.rfind(':').unwrap_or(text.len()),
+        // Without brackets it has no port.
+        None => match text.split_once(':') {
+            Some((name, port)) if !port.contains(':') => name.len(),
+            _ => text.len(),
+        },
     };
     text.get(..end).unwrap_or(text).to_ascii_lowercase()
 }
@@ -233,6 +237,18 @@ mod tests {
     fn attribute_text(request: &RequestDescription, name: &str) -> Option<String> {
         let value = request.get(&Attribute::parse(name).unwrap())?;
         Some(String::from_utf8(value.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn a_host_loses_its_port_and_an_ipv6_address_nothing() {
+        for (text, host) in [
+            ("A.example:80", "a.example"),
+            ("a.example", "a.example"),
+            ("[2001:DB8::1]:80", "[2001:db8::1]"),
+            ("2001:db8::1", "2001:db8::1"),
+        ] {
+            assert_eq!(normalize_host(text), host);
+        }
     }
 
     #[test]

@@ -3,12 +3,17 @@
 //! A server that has more to do than it can gets slower with every call that it is sent, until each of them misses its deadline
 //! and a healthy server looks dead. So a call that waits here has not been sent, its deadline has not begun, and the number of
 //! sent calls follows the time that replies take: it grows while replies are about as fast as the fastest ones, and shrinks
-//! while they are much slower. If no reply arrives at all, waiting calls fail with the sent ones. Must not know: servers, what
-//! is in a call.
+//! while they are much slower. If no reply arrives at all, waiting calls fail with the sent ones.
+//!
+//! A caller may go away while its call is on the way. The server answers it all the same, so the call keeps its place until its
+//! deadline: otherwise clients that leave at once could send a server any number of calls. Must not know: servers, what is in a
+//! call.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -65,13 +70,19 @@ pub(crate) struct CallWindow {
     last_reply: AtomicU64,
     /// No reply arrives any more: waiting calls need not wait on.
     stalled: Notify,
+    /// When the places of calls whose callers went away become free, about in order. Each has a place, so there are at most
+    /// `max_size`.
+    abandoned: Mutex<VecDeque<Instant>>,
+    /// How many there are, so that calls need no lock where nobody goes away.
+    abandoned_count: AtomicUsize,
 }
 
 /// The permission to send one call.
 #[derive(Debug)]
 pub(crate) struct WindowPermit<'a> {
     window: &'a CallWindow,
-    permit: SemaphorePermit<'a>,
+    /// `None` once the call is complete.
+    permit: Option<SemaphorePermit<'a>>,
     sent_at: Instant,
 }
 
@@ -90,6 +101,8 @@ impl CallWindow {
             started: Instant::now(),
             last_reply: AtomicU64::new(0),
             stalled: Notify::new(),
+            abandoned: Mutex::default(),
+            abandoned_count: AtomicUsize::new(0),
         }
     }
 
@@ -107,6 +120,7 @@ impl CallWindow {
         &self,
         deadline: &mut CallDeadline,
     ) -> Result<WindowPermit<'_>, StoreError> {
+        self.free_abandoned(Instant::now);
         let permit = match self.free.try_acquire() {
             Ok(permit) => permit,
             Err(_) => {
@@ -119,7 +133,7 @@ impl CallWindow {
         };
         Ok(WindowPermit {
             window: self,
-            permit,
+            permit: Some(permit),
             sent_at: Instant::now(),
         })
     }
@@ -137,9 +151,52 @@ impl CallWindow {
             let permit = acquired.as_mut().poll(context);
             permit.map_err(|_| busy("the store was closed"))
         });
-        let overloaded = "not sent in time, because the server has too much to do";
-        let acquired = tokio::time::timeout(max_wait, acquired).await;
-        acquired.unwrap_or_else(|_| Err(busy(overloaded)))
+        let mut acquired = pin!(acquired);
+        let until = Instant::now() + max_wait;
+        loop {
+            let wake = self.next_abandoned().map_or(until, |at| at.min(until));
+            if let Ok(acquired) = tokio::time::timeout_at(wake, &mut acquired).await {
+                return acquired;
+            }
+            let now = Instant::now();
+            if now >= until {
+                let overloaded = "not sent in time, because the server has too much to do";
+                return Err(busy(overloaded));
+            }
+            self.free_abandoned(|| now);
+        }
+    }
+
+    /// When the next place of a caller that went away becomes free.
+    fn next_abandoned(&self) -> Option<Instant> {
+        let abandoned = self.abandoned.lock();
+        let abandoned = abandoned.unwrap_or_else(PoisonError::into_inner);
+        abandoned.front().copied()
+    }
+
+    /// Keeps the place of a call whose caller went away.
+    fn abandon(&self, permit: SemaphorePermit<'_>, sent_at: Instant) {
+        let abandoned = self.abandoned.lock();
+        let mut abandoned = abandoned.unwrap_or_else(PoisonError::into_inner);
+        permit.forget();
+        abandoned.push_back(sent_at + self.deadline);
+        self.abandoned_count
+            .store(abandoned.len(), Ordering::Relaxed);
+    }
+
+    /// Frees the places of calls whose callers went away and whose deadlines have passed.
+    fn free_abandoned(&self, now: impl FnOnce() -> Instant) {
+        if self.abandoned_count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let now = now();
+        let abandoned = self.abandoned.lock();
+        let mut abandoned = abandoned.unwrap_or_else(PoisonError::into_inner);
+        while abandoned.pop_front_if(|at| *at <= now).is_some() {
+            self.free.add_permits(1);
+        }
+        self.abandoned_count
+            .store(abandoned.len(), Ordering::Relaxed);
     }
 
     fn grow(&self) {
@@ -186,12 +243,11 @@ impl CallWindow {
 
 impl WindowPermit<'_> {
     /// The call has ended; `failure` is what it failed with.
-    pub(crate) fn complete(self, failure: Option<StoreErrorKind>) {
-        let Self {
-            window,
-            permit,
-            sent_at,
-        } = self;
+    pub(crate) fn complete(mut self, failure: Option<StoreErrorKind>) {
+        let (window, sent_at) = (self.window, self.sent_at);
+        let Some(permit) = self.permit.take() else {
+            return;
+        };
         let now = Instant::now();
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let since_start = nanos(now.duration_since(window.started));
@@ -225,6 +281,14 @@ impl WindowPermit<'_> {
     }
 }
 
+impl Drop for WindowPermit<'_> {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            self.window.abandon(permit, self.sent_at);
+        }
+    }
+}
+
 /// Counts a waiting call until it is sent, fails or is dropped.
 struct WaitingCall<'a>(&'a CallWindow);
 
@@ -246,139 +310,4 @@ fn busy(detail: &'static str) -> StoreError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-    use tokio::task::JoinSet;
-
-    const DEADLINE: Duration = Duration::from_millis(150);
-
-    /// Lets simulated time pass.
-    async fn elapse(time: Duration) {
-        let never = std::future::pending::<()>();
-        let _elapsed = tokio::time::timeout(time, never).await;
-    }
-
-    /// A server that replies to one call after the other, each after `service`. Returns how many of `callers` calls at once miss
-    /// the deadline, and how many were refused.
-    async fn run(callers: usize, service: Duration, size: usize) -> (usize, usize) {
-        let window = Arc::new(CallWindow::new(4_096, DEADLINE));
-        if size > INITIAL_SIZE {
-            window.free.add_permits(size - INITIAL_SIZE);
-            window.size.store(size, Ordering::Relaxed);
-        }
-        let server = Arc::new(tokio::sync::Mutex::new(()));
-        let calls: JoinSet<_> = (0..callers)
-            .map(|_| {
-                let (window, server) = (Arc::clone(&window), Arc::clone(&server));
-                async move {
-                    let (mut late, mut refused) = (0, 0);
-                    for _ in 0..20 {
-                        let mut deadline = CallDeadline::new(DEADLINE);
-                        let Ok(permit) = window.enter(&mut deadline).await else {
-                            refused += 1;
-                            continue;
-                        };
-                        let reply = async {
-                            let _turn = server.lock().await;
-                            elapse(service).await;
-                        };
-                        let in_time = tokio::time::timeout_at(deadline.until(), reply).await;
-                        late += usize::from(in_time.is_err());
-                        let failure = in_time.err().map(|_| StoreErrorKind::TimedOut);
-                        permit.complete(failure);
-                    }
-                    (late, refused)
-                }
-            })
-            .collect();
-        let (late, refused): (Vec<usize>, Vec<usize>) = calls.join_all().await.into_iter().unzip();
-        (late.iter().sum(), refused.iter().sum())
-    }
-
-    /// 500 calls under way were all sent at once. A server that does 10 in a millisecond let most of them miss the deadline of
-    /// 15 ms, the breaker opened, and a healthy server made 0 to 33 % of the decisions. Here everything is ten times slower,
-    /// because tokio's timers have a resolution of 1 ms.
-    #[tokio::test(start_paused = true)]
-    async fn a_busy_server_that_replies_misses_no_deadline() {
-        let service = Duration::from_millis(1);
-        assert_eq!(run(500, service, 0).await, (0, 0));
-        let (without_window, _) = run(500, service, 4_096).await;
-        assert!(without_window > 5_000, "{without_window} of 10,000");
-    }
-
-    /// The window is too large for a server that has become slower, until it has shrunk.
-    #[tokio::test(start_paused = true)]
-    async fn the_window_shrinks_when_replies_are_slow() {
-        let (late, _) = run(40, Duration::from_millis(10), 0).await;
-        assert!(late < 100, "{late} of 800");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_window_grows_when_replies_are_fast_however_far_the_server_is() {
-        let window = Arc::new(CallWindow::new(4_096, DEADLINE));
-        let calls: JoinSet<_> = (0..1_000)
-            .map(|_| {
-                let window = Arc::clone(&window);
-                async move {
-                    for _ in 0..20 {
-                        let mut deadline = CallDeadline::new(DEADLINE);
-                        let permit = window.enter(&mut deadline).await.unwrap();
-                        elapse(Duration::from_millis(100)).await;
-                        permit.complete(None);
-                    }
-                }
-            })
-            .collect();
-        calls.join_all().await;
-        assert!(window.size.load(Ordering::Relaxed) > 500);
-        assert_eq!(window.waiting(), 0);
-    }
-
-    /// I-04: a call that waits to be sent to a server that no longer replies is over when the sent ones are.
-    #[tokio::test(start_paused = true)]
-    async fn i04_waiting_calls_end_with_the_first_that_gets_no_reply() {
-        let window = Arc::new(CallWindow::new(4_096, DEADLINE));
-        let begun = Instant::now();
-        let calls: JoinSet<_> = (0..500)
-            .map(|_| {
-                let window = Arc::clone(&window);
-                async move {
-                    let mut deadline = CallDeadline::new(DEADLINE);
-                    match window.enter(&mut deadline).await {
-                        Ok(permit) => {
-                            elapse(deadline.until() - Instant::now()).await;
-                            permit.complete(Some(StoreErrorKind::TimedOut));
-                        }
-                        Err(error) => assert_eq!(error.kind(), StoreErrorKind::Busy),
-                    }
-                    begun.elapsed()
-                }
-            })
-            .collect();
-        let slack = Duration::from_millis(1);
-        let times = calls.join_all().await;
-        assert!(times.iter().all(|time| *time <= DEADLINE + slack));
-    }
-
-    /// I-04: a decision of several calls waits no longer than a decision of one call.
-    #[tokio::test(start_paused = true)]
-    async fn i04_the_waits_of_one_decision_are_bounded_together() {
-        let window = CallWindow::new(1, DEADLINE);
-        let mut first = CallDeadline::new(DEADLINE);
-        let begun = first.until();
-        let max_wait = DEADLINE * MAX_WAIT_DEADLINES;
-        let waited = max_wait - Duration::from_millis(1);
-        first.add_wait(waited);
-        assert_eq!(first.until(), begun + waited);
-        let _sent = window
-            .enter(&mut CallDeadline::new(DEADLINE))
-            .await
-            .unwrap();
-        let before = Instant::now();
-        let error = window.enter(&mut first).await.unwrap_err();
-        assert_eq!(error.kind(), StoreErrorKind::Busy);
-        assert!(before.elapsed() <= Duration::from_millis(2));
-        assert_eq!(window.waiting(), 0, "a call that failed does not wait");
-    }
-}
+mod tests;

@@ -85,9 +85,9 @@ fn s_41_the_register_of_the_previous_version_is_in_force_here() {
     let sale = client.check("alice").unwrap();
     assert_eq!(sale.body["limits"][0]["limit"], 50, "{sale:?}");
     until("both nodes count", || {
-        server.metric("tollgate_fleet_nodes") == 2.0
+        server.metric("tollgate_fleet_nodes") > 1.0
     });
-    assert_eq!(server.metric("tollgate_fleet_messages_rejected_total"), 0.0);
+    assert!(server.metric("tollgate_fleet_messages_rejected_total") < 1.0);
 }
 
 #[test]

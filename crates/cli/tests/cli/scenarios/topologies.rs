@@ -43,8 +43,8 @@ fn s_16_three_servers_follow_their_sentinels_to_another_redis() {
     load.until_decided_by_the_store(40);
     set.servers[0].restart();
     load.wait_for_answers(100);
-    // On a busy machine a call may miss its deadline once more. The recovery is the time until the last such decision, so a
-    // later one by the store has to be in the history.
+    // One run ended with a single decision without Redis. The recovery is the time until the last such decision, so a later
+    // one by the store has to be in the history.
     load.until_decided_by_the_store(40);
     let history = load.end();
     let took = recovery(&history, healed, RECOVERY_TIME).unwrap();
