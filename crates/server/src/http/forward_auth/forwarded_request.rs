@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use hyper::HeaderMap;
 use tollgate_http::{AddressSource, ClientAddressResolver};
-use tollgate_policy::attributes::{Attribute, Attributes, Unreadable};
+use tollgate_policy::attributes::{Attribute, AttributeFamily, Attributes, Unreadable};
 use tollgate_policy::model::DuplicateRule;
 
 use super::Gateway;
@@ -149,6 +149,25 @@ impl Attributes for ForwardedRequest<'_> {
             // Gateways send neither verified claims nor descriptors.
             _ => None,
         }
+    }
+
+    fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
+        let pairs = match family {
+            AttributeFamily::Header => {
+                self.headers.keys().for_each(|name| visit(name.as_str()));
+                return true;
+            }
+            AttributeFamily::Query => self.pairs(),
+            AttributeFamily::Cookie => self.cookies(),
+            // Gateways send neither verified claims nor descriptors.
+            _ => return true,
+        };
+        // A policy's names are text, so other names are in none.
+        let names = pairs
+            .iter()
+            .filter_map(|(name, _)| std::str::from_utf8(name).ok());
+        names.for_each(visit);
+        true
     }
 
     fn unreadable(&self) -> Option<Unreadable> {
