@@ -163,8 +163,7 @@ pub trait Attributes: Sync {
     /// Calls `visit` with the name of every attribute of the family that [`get`](Self::get) finds. It may visit other names,
     /// and one name several times. Returns false if the transport cannot list them: then the rules ask for every attribute
     /// that they need, one by one.
-    fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
-        let _ = (family, visit);
+    fn visit_names(&self, _family: AttributeFamily, _visit: &mut dyn FnMut(&str)) -> bool {
         false
     }
 
