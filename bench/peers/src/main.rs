@@ -10,6 +10,7 @@
 mod clock;
 mod contenders;
 mod decisions;
+mod engine;
 mod histogram;
 mod keys;
 mod latency;
@@ -48,6 +49,7 @@ fn run(words: &[String]) -> Result<(), String> {
         let tables = match part {
             Part::Decisions => decisions::study(&options, &mut measurements)?,
             Part::Limits => vec![limits::study(&options)?],
+            Part::Engine => vec![engine::study(&options)?],
             Part::Resident => vec![resident::study(&options)?],
             Part::Latency => vec![latency::study(&options)],
         };

@@ -26,15 +26,17 @@ pub(crate) struct Options {
 pub(crate) enum Part {
     Decisions,
     Limits,
+    Engine,
     Resident,
     Latency,
 }
 
-pub(crate) const USAGE: &str = "usage: bench memory [--quick] [--markdown] [--measurements FILE] [decisions] [limits] [resident] [latency]";
+pub(crate) const USAGE: &str = "usage: bench memory [--quick] [--markdown] [--measurements FILE] [decisions] [limits] [engine] [resident] [latency]";
 
-const ALL: [(&str, Part); 4] = [
+const ALL: [(&str, Part); 5] = [
     ("decisions", Part::Decisions),
     ("limits", Part::Limits),
+    ("engine", Part::Engine),
     ("resident", Part::Resident),
     ("latency", Part::Latency),
 ];
@@ -99,7 +101,7 @@ mod tests {
 
     #[test]
     fn everything_runs_unless_parts_are_named() {
-        assert_eq!(parse("").map(|options| options.parts.len()), Ok(4));
+        assert_eq!(parse("").map(|options| options.parts.len()), Ok(5));
         assert_eq!(
             parse("--quick latency").map(|options| options.parts),
             Ok(vec![Part::Latency])

@@ -7,10 +7,10 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
 use tollgate_core::{Nanos, QuotaUnit};
-use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::attributes::{Attribute, AttributeFamily, Attributes};
 use tollgate_policy::model::{
-    Algorithm, Amount, Condition, Glob, IpNet, KeyPart, LimitRule, Match, Period, Policy,
-    QuotaSpec, RateSpec, Template, Test,
+    Algorithm, Amount, Condition, Glob, IpNet, KeyPart, LimitRule, Match, Mode, OnMissing, Period,
+    Policy, QuotaSpec, RateSpec, Template, Test,
 };
 use tollgate_policy::rules::{KeyBuffer, KeyOutcome, MatchedRules, MeterRef, Rules};
 
@@ -28,7 +28,9 @@ pub(super) enum MatchBy {
     Network,
     /// `host: *.tenant-00007.example.com`
     Glob,
-    /// All of these, half of them with a method or a shared route besides. Four match.
+    /// A header of the limit's own, which its key needs: `missing: skip`.
+    Presence,
+    /// All but the presence, half of them with a method or a shared route besides. Four match.
     Mixed,
 }
 
@@ -69,7 +71,10 @@ pub(super) fn key(times: u64) -> CaseRun {
 fn rules(limits: usize, by: MatchBy) -> Result<Rules, Box<dyn Error>> {
     let policy = Policy {
         limits: (0..limits)
-            .map(|n| limit(n, conditions(n, limits, by)))
+            .map(|n| match by {
+                MatchBy::Presence => limit_by_presence(n),
+                _ => limit(n, conditions(n, limits, by)),
+            })
             .collect(),
         ..Policy::default()
     };
@@ -90,6 +95,7 @@ fn conditions(n: usize, limits: usize, by: MatchBy) -> Vec<(Attribute, Test)> {
             let network = IpNet::new(address(n, 0), 24).into_iter();
             vec![(Attribute::Ip, Test::Within(network.collect()))]
         }
+        MatchBy::Presence => Vec::new(),
         MatchBy::Glob => {
             let glob = Glob(format!("*.{}.example.com", tenant(n)).into());
             vec![(Attribute::Host, Test::Glob(vec![glob]))]
@@ -147,6 +153,7 @@ impl MatchRequest {
                 header("accept", "application/json".to_owned()),
                 header("user-agent", "bench".to_owned()),
                 header("x-tenant", tenant(n)),
+                header(&own_header(n), "1".to_owned()),
             ],
         }
     }
@@ -170,6 +177,31 @@ impl Attributes for MatchRequest {
             }
             _ => None,
         }
+    }
+
+    fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
+        if family == AttributeFamily::Header {
+            self.headers.iter().for_each(|(name, _)| visit(name));
+        }
+        true
+    }
+}
+
+fn own_header(n: usize) -> String {
+    format!("x-key-{n:05}")
+}
+
+/// A limit that applies to requests with a header of its own. In shadow, because only so many enforced limits may apply to
+/// one request.
+fn limit_by_presence(n: usize) -> LimitRule {
+    let part = KeyPart::new(Attribute::Header(own_header(n).into()).into());
+    LimitRule {
+        key: vec![KeyPart {
+            missing: OnMissing::Skip,
+            ..part
+        }],
+        mode: Mode::Shadow,
+        ..limit(n, Vec::new())
     }
 }
 

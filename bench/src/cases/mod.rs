@@ -146,6 +146,15 @@ pub const CASES: &[(&str, Case)] = &[
     ("match/glob_10k", |n| {
         matching::find(n, 10_000, matching::MatchBy::Glob)
     }),
+    ("match/presence_10", |n| {
+        matching::find(n, 10, matching::MatchBy::Presence)
+    }),
+    ("match/presence_100", |n| {
+        matching::find(n, 100, matching::MatchBy::Presence)
+    }),
+    ("match/presence_10k", |n| {
+        matching::find(n, 10_000, matching::MatchBy::Presence)
+    }),
     ("match/mixed_10", |n| {
         matching::find(n, 10, matching::MatchBy::Mixed)
     }),

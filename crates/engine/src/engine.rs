@@ -183,7 +183,8 @@ impl<S: StateStore> Engine<S> {
     /// distinct values are not refunded.
     #[must_use]
     pub fn check(&self, request: &dyn Attributes, options: CheckOptions) -> Verdict {
-        let mut decision = self.decision(request, options);
+        let mut decision = self.new_decision(request, options);
+        decision.begin();
         run_local(&mut decision, &self.store);
         decision.into_verdict()
     }
@@ -194,8 +195,19 @@ impl<S: StateStore> Engine<S> {
         request: &'a dyn Attributes,
         options: CheckOptions,
     ) -> Decision<'a> {
+        let mut decision = self.new_decision(request, options);
+        decision.begin();
+        decision
+    }
+
+    #[inline(always)]
+    fn new_decision<'a>(
+        &'a self,
+        request: &'a dyn Attributes,
+        options: CheckOptions,
+    ) -> Decision<'a> {
         let now = || self.store.now();
-        Decision::begin(
+        Decision::new(
             self.current.load(),
             request,
             options,
@@ -213,7 +225,9 @@ impl<S: StateStore> Engine<S> {
     ) -> Decision<'a> {
         let now = || self.store.now();
         let generation = Guard::from_inner(self.current.load_full());
-        Decision::begin(generation, request, options, &self.lease_ids, true, now)
+        let mut decision = Decision::new(generation, request, options, &self.lease_ids, true, now);
+        decision.begin();
+        decision
     }
 
     /// Settles the ticket of an admitted request with its response: releases permits, corrects estimates, counts the

@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::{AlgorithmKind, Limit};
-use tollgate_policy::attributes::{Attribute, Attributes};
-use tollgate_policy::model::{Count, Mode, Penalty, Percent, WhenFull};
-use tollgate_policy::rules::{Meter, MeterRef, MeterRole, Rule, Rules, SelectedQuota};
+use tollgate_policy::model::{Mode, Percent, WhenFull};
+use tollgate_policy::rules::{Meter, MeterRef, MeterRole, Rule, Rules};
 use tollgate_store::{IdentifiedLimit, LimitId};
 
 use crate::candidate::{Comparison, ComparisonTotals, Divergence};
@@ -18,9 +17,8 @@ use crate::carried_over::CarriedOverCounters;
 use crate::counters::{LimitCounters, LimitTotals};
 use crate::key_spec_index::KeySpecIndex;
 use crate::limit_ids::{IdAssignment, IdRequest, LimitIdTable, LimitIdsExhausted, state_lifetime};
+use crate::meter_state::{MeterState, awaits_response, counts_values};
 use crate::override_snapshot::OverrideSlot;
-use crate::plan::QuotaRef;
-use crate::queueing::{QueueingOptions, QueueingQuota, bound_queue};
 use crate::rollout::RolloutSampler;
 use crate::sharing::DenialCaching;
 
@@ -47,6 +45,10 @@ pub struct Generation {
 pub(crate) struct LimitEntry {
     pub(crate) meters: Box<[MeterState]>,
     pub(crate) counters: Arc<LimitCounters>,
+    /// The cost of every request, if it is always the same.
+    pub(crate) fixed_cost: Option<u64>,
+    /// Whether only the keys of its checks depend on the request, if it is charged: see [`MeterState::direct_quota`].
+    pub(crate) is_direct: bool,
     /// Whether the rule counts distinct values instead of requests.
     pub(crate) counts_values: bool,
     /// Whether some charges depend on the response.
@@ -55,30 +57,6 @@ pub(crate) struct LimitEntry {
     pub(crate) rollout: RolloutSampler,
     /// The comparison with its candidate, if it has one.
     pub(crate) comparison: Option<Arc<Comparison>>,
-}
-
-/// The engine's data for one meter.
-#[derive(Debug)]
-pub(crate) struct MeterState {
-    /// The id of the meter's states.
-    pub(crate) id: LimitId,
-    /// The index of the key spec. Equal specs have equal indexes.
-    pub(crate) key: u32,
-    /// The index of the slot key's spec, if the fleet routes the state by another key.
-    pub(crate) slot_key: Option<u32>,
-    /// The meter's quotas with that id, in their order.
-    pub(crate) quotas: Box<[IdentifiedLimit]>,
-    /// The same quotas with the wait added, where the limit can queue.
-    pub(crate) queueing_quotas: Box<[Option<(IdentifiedLimit, QueueingQuota)>]>,
-    /// How to add the wait to quotas that are computed for a request.
-    pub(crate) queueing_options: Option<QueueingOptions>,
-    /// The meter's quota, if it depends neither on the request nor on the key.
-    pub(crate) only_quota: Option<QuotaRef>,
-    pub(crate) is_concurrency: bool,
-    /// The other rules that use the same states.
-    pub(crate) sharers: Box<[usize]>,
-    /// How long a denial may be cached.
-    pub(crate) denial_caching: DenialCaching,
 }
 
 /// A generation that is not in force yet, and the changed limit ids.
@@ -291,13 +269,13 @@ impl Generation {
                 let sharers = users.iter().copied().filter(|user| *user != index);
                 MeterState::new(rule, meter, (id, key, slot_key), sharers.collect())
             });
+            let meters: Box<[MeterState]> = state.collect();
             LimitEntry {
-                meters: state.collect(),
+                is_direct: meters.iter().all(MeterState::is_direct),
+                meters,
                 counters: carried_over.counters(rule),
-                counts_values: rule
-                    .meters
-                    .iter()
-                    .any(|meter| meter.role == MeterRole::Distinct),
+                fixed_cost: rule.cost.fixed(),
+                counts_values: counts_values(rule),
                 awaits_response: awaits_response(rule),
                 rollout: RolloutSampler::new(rule, &rules),
                 comparison: carried_over.comparison(rule),
@@ -327,84 +305,6 @@ impl Generation {
     }
 }
 
-impl MeterState {
-    fn new(
-        rule: &Rule,
-        meter: &Meter,
-        (id, key, slot_key): (LimitId, u32, Option<u32>),
-        sharers: Box<[usize]>,
-    ) -> Self {
-        let identified = |limit: Limit| IdentifiedLimit { id, limit };
-        let may_wait = matches!(
-            meter.role,
-            MeterRole::Main | MeterRole::Local | MeterRole::Candidate
-        ) && rule.count == Count::Requests;
-        let wait = rule.wait.filter(|_| may_wait);
-        let queueing_options =
-            wait.and_then(|wait| QueueingOptions::for_quotas(&meter.quotas, wait));
-        let own = |limit: &Limit| match (queueing_options, wait) {
-            (Some(queueing_options), _) => queueing_options.without_wait(limit),
-            (None, Some(wait)) => bound_queue(limit, wait),
-            (None, None) => *limit,
-        };
-        let with_wait = |limit: &Limit| {
-            let queueing = queueing_options?.with_wait(limit)?;
-            Some((identified(queueing.limit), queueing))
-        };
-        let is_concurrency =
-            meter.quotas.first().map(Limit::algorithm_kind) == Some(AlgorithmKind::Concurrency);
-        let queueing: Box<[_]> = meter.quotas.iter().map(with_wait).collect();
-        Self {
-            id,
-            key,
-            slot_key,
-            quotas: meter.quotas.iter().map(own).map(identified).collect(),
-            only_quota: only_quota(rule, meter).filter(|_| queueing.iter().all(Option::is_none)),
-            queueing_quotas: queueing,
-            queueing_options,
-            is_concurrency,
-            sharers,
-            denial_caching: denial_caching(rule, is_concurrency),
-        }
-    }
-}
-
-impl MeterState {
-    /// A selected quota without its wait. `None`: the key is not limited.
-    pub(crate) fn quota_without_wait(&self, selected: SelectedQuota) -> Option<IdentifiedLimit> {
-        match selected {
-            SelectedQuota::Unlimited => None,
-            SelectedQuota::Index(index) => self.quotas.get(index).copied(),
-            SelectedQuota::Computed(limit) => Some(IdentifiedLimit {
-                id: self.id,
-                limit: self
-                    .queueing_options
-                    .map_or(limit, |options| options.without_wait(&limit)),
-            }),
-        }
-    }
-}
-
-/// The quota of a meter that has only one.
-fn only_quota(rule: &Rule, meter: &Meter) -> Option<QuotaRef> {
-    if !rule.selector.is_own_quota_only() || meter.is_computed(0) {
-        return None;
-    }
-    match meter.select_quota(0, &NoAttributes, None) {
-        SelectedQuota::Index(index) => u32::try_from(index).ok().map(QuotaRef::Listed),
-        SelectedQuota::Computed(_) | SelectedQuota::Unlimited => None,
-    }
-}
-
-/// A request without attributes.
-pub(crate) struct NoAttributes;
-
-impl Attributes for NoAttributes {
-    fn get(&self, _: &Attribute) -> Option<&[u8]> {
-        None
-    }
-}
-
 fn id_request<'a>(rule: &'a Rule, meter: &'a Meter) -> IdRequest<'a> {
     let longest = meter.quotas.iter().map(state_lifetime).max();
     let longest = longest.unwrap_or_default();
@@ -423,22 +323,4 @@ fn id_request<'a>(rule: &'a Rule, meter: &'a Meter) -> IdRequest<'a> {
 fn has_spillovers(rules: &Rules) -> bool {
     let mut meters = rules.rules().iter().flat_map(|rule| rule.meters.iter());
     meters.any(|meter| meter.role == MeterRole::Spillover)
-}
-
-/// Whether some charge of this rule depends on the response.
-fn awaits_response(rule: &Rule) -> bool {
-    rule.cost.is_from_response()
-        || !rule.refund.is_empty()
-        || matches!(rule.count, Count::Responses(_))
-}
-
-/// A denial is not cached for long if charges can be refunded, and never if denials are penalised.
-fn denial_caching(rule: &Rule, is_concurrency: bool) -> DenialCaching {
-    if is_concurrency || rule.penalty != Penalty::None {
-        DenialCaching::Never
-    } else if awaits_response(rule) || rule.wait.is_some() {
-        DenialCaching::OneSecond
-    } else {
-        DenialCaching::UntilRetryAfter
-    }
 }

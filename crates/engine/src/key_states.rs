@@ -5,7 +5,8 @@
 use tollgate_policy::rules::{KeyBuffer, Meter, MeterRef, MeterRole};
 use tollgate_store::IdentifiedLimit;
 
-use crate::generation::{Generation, MeterState};
+use crate::generation::Generation;
+use crate::meter_state::MeterState;
 
 /// One state of a key.
 #[derive(Clone, Debug)]

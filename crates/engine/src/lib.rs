@@ -22,6 +22,7 @@ mod key_spec_index;
 mod key_states;
 mod lease_ids;
 mod limit_ids;
+mod meter_state;
 mod override_snapshot;
 mod plan;
 mod queue_departure;

@@ -33,29 +33,55 @@ pub trait StoreSteps {
 }
 
 /// Runs a procedure on a store that answers at once.
+#[inline]
 pub fn run_local<P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
     loop {
-        match steps.batch_len() {
-            0 => return,
-            1 => decide_batch::<1, P, S>(steps, store),
-            2 => decide_batch::<2, P, S>(steps, store),
-            3..=4 => decide_batch::<4, P, S>(steps, store),
-            5..=8 => decide_batch::<8, P, S>(steps, store),
-            9..=32 => decide_batch::<32, P, S>(steps, store),
-            _ => decide_batch::<MAX_CHECKS, P, S>(steps, store),
+        let len = steps.batch_len();
+        if len == 0 {
+            return;
         }
+        let mut replies = steps.take_replies();
+        let outcome = match len {
+            1 => decide::<1, P, S>(steps, store, &mut replies),
+            2 => decide::<2, P, S>(steps, store, &mut replies),
+            3..=4 => decide::<4, P, S>(steps, store, &mut replies),
+            5..=6 => decide::<6, P, S>(steps, store, &mut replies),
+            7..=8 => decide::<8, P, S>(steps, store, &mut replies),
+            9..=32 => decide::<32, P, S>(steps, store, &mut replies),
+            _ => decide::<MAX_CHECKS, P, S>(steps, store, &mut replies),
+        };
+        steps.resume(replies, outcome);
     }
 }
 
 /// Compiled for a few batch sizes: a buffer for the largest batch would be cleared in every decision.
-fn decide_batch<const N: usize, P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
-    let mut replies = steps.take_replies();
-    let outcome = store.decide(&checks::<N, P>(steps), &mut replies);
-    steps.resume(replies, outcome);
+fn decide<const N: usize, P: StoreSteps, S: Store + ?Sized>(
+    steps: &P,
+    store: &S,
+    replies: &mut [StoreReply],
+) -> Result<BatchOutcome, StoreError> {
+    let mut batch = ArrayVec::<QuotaCheck<'_>, N>::new();
+    fill(steps, replies.len(), &mut batch);
+    store.decide(&batch, replies)
 }
 
 /// The checks of the next batch, at most `N`.
 pub fn checks<const N: usize, P: StoreSteps>(steps: &P) -> ArrayVec<QuotaCheck<'_>, N> {
-    let positions = 0..steps.batch_len().min(N);
-    positions.filter_map(|at| steps.check(at)).collect()
+    let mut batch = ArrayVec::new();
+    fill(steps, steps.batch_len(), &mut batch);
+    batch
+}
+
+/// Fills the batch in place: an array that is returned may be copied as a whole.
+#[inline(always)]
+fn fill<'a, const N: usize, P: StoreSteps>(
+    steps: &'a P,
+    len: usize,
+    batch: &mut ArrayVec<QuotaCheck<'a>, N>,
+) {
+    for position in 0..len.min(N) {
+        if let Some(check) = steps.check(position) {
+            batch.push(check);
+        }
+    }
 }

@@ -199,7 +199,7 @@ impl Verdict {
     /// the smallest fraction left.
     #[must_use]
     pub fn binding(&self) -> Option<&LimitState> {
-        self.limits().get(self.builder().binding?)
+        self.limits().get(self.builder().binding_index()?)
     }
 
     /// Why the verdict may be inexact.
@@ -330,7 +330,7 @@ impl fmt::Debug for Verdict {
             .field("generation", &self.generation.number())
             .field("outcome", &self.builder().outcome)
             .field("reason", &self.builder().reason)
-            .field("binding", &self.builder().binding)
+            .field("binding", &self.builder().binding_index())
             .field("degraded", &self.builder().degraded)
             .field("limits", &self.limits())
             .finish_non_exhaustive()

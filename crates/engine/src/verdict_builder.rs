@@ -14,8 +14,8 @@ use crate::verdict::{Degradation, DenialReason, EnforcementMode, LimitState};
 pub(crate) struct VerdictBuilder {
     pub(crate) outcome: Outcome,
     pub(crate) reason: Option<DenialReason>,
-    /// The index of the binding state: the one that decided, or the tightest enforced one.
-    pub(crate) binding: Option<usize>,
+    /// The index of the state that decided. `None`: see [`binding_index`](Self::binding_index).
+    binding: Option<usize>,
     /// What denied the request before the store was asked.
     pub(crate) denied_by: Option<DenialSource>,
     pub(crate) degraded: Degradation,
@@ -64,9 +64,16 @@ impl VerdictBuilder {
         self.binding = None;
         self.denied_by = None;
         self.degraded = Degradation::default();
-        self.ticket = None;
-        self.wait_ticket = None;
+        self.drop_tickets();
         self.states.clear();
+    }
+
+    /// Drops tickets that nobody took. They would keep their generation alive.
+    #[inline]
+    pub(crate) fn drop_tickets(&mut self) {
+        if self.ticket.is_some() || self.wait_ticket.is_some() {
+            (self.ticket, self.wait_ticket) = (None, None);
+        }
     }
 
     pub(crate) const fn is_admitted(&self) -> bool {
@@ -77,9 +84,12 @@ impl VerdictBuilder {
         &self.states
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, state: LimitState) {
         // Shadow limits beyond the capacity are counted, not listed.
-        let _is_listed = self.states.try_push(state).is_ok();
+        if !self.states.is_full() {
+            self.states.push(state);
+        }
     }
 
     pub(crate) fn states_mut(&mut self) -> &mut [LimitState] {
@@ -114,12 +124,17 @@ impl VerdictBuilder {
     }
 
     fn conclude_from_many(&mut self) {
-        let enforced = |state: &&LimitState| state.enforcement == EnforcementMode::Enforced;
-        let states = self.states().iter().filter(enforced);
-        let all: compose::BatchOutcome = states.clone().map(|state| state.outcome).collect();
-        let tightest = || {
-            let states = states.clone().enumerate();
-            let tightest = states.reduce(|best, next| {
+        let all: compose::BatchOutcome = self.enforced().map(|state| state.outcome).collect();
+        let binding = all.binding();
+        let reason = binding.and_then(|index| self.states().get(index)?.reason);
+        (self.outcome, self.reason, self.binding) = (all.outcome(), reason, binding);
+    }
+
+    /// The index of the binding state. Of limits that all admit it is the tightest, which is computed here, because few
+    /// callers need it.
+    pub(crate) fn binding_index(&self) -> Option<usize> {
+        self.binding.or_else(|| {
+            let tightest = self.enforced().enumerate().reduce(|best, next| {
                 if next.1.status.is_closer_to_limit_than(&best.1.status) {
                     next
                 } else {
@@ -127,11 +142,12 @@ impl VerdictBuilder {
                 }
             });
             tightest.map(|(index, _)| index)
-        };
-        // Enforced limits come first, so their indexes are valid for all states.
-        let binding = all.binding().or_else(tightest);
-        let reason = all.binding().and_then(|index| self.states().get(index));
-        let reason = reason.and_then(|state| state.reason);
-        (self.outcome, self.reason, self.binding) = (all.outcome(), reason, binding);
+        })
+    }
+
+    /// The states of enforced limits. They come first, so their indexes are valid for all states.
+    fn enforced(&self) -> impl Iterator<Item = &LimitState> {
+        let states = self.states.iter();
+        states.take_while(|state| state.enforcement == EnforcementMode::Enforced)
     }
 }

@@ -87,6 +87,20 @@ impl Attribute {
         )
     }
 
+    /// The family and the name, if the attribute belongs to a family.
+    #[must_use]
+    pub const fn family(&self) -> Option<(AttributeFamily, &str)> {
+        match self {
+            Self::Header(name) => Some((AttributeFamily::Header, name)),
+            Self::Query(name) => Some((AttributeFamily::Query, name)),
+            Self::Cookie(name) => Some((AttributeFamily::Cookie, name)),
+            Self::Claim(name) => Some((AttributeFamily::Claim, name)),
+            Self::Descriptor(name) => Some((AttributeFamily::Descriptor, name)),
+            Self::AnyDescriptor(name) => Some((AttributeFamily::AnyDescriptor, name)),
+            _ => None,
+        }
+    }
+
     /// All attribute names, for messages and for the schema.
     pub const NAMES: [&'static str; 13] = [
         "ip",
@@ -103,6 +117,23 @@ impl Attribute {
         "descriptors.NAME",
         "extension.NAME",
     ];
+}
+
+/// The attributes that have a name of the request's own, as `header.NAME`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AttributeFamily {
+    /// `header.NAME`
+    Header,
+    /// `query.NAME`
+    Query,
+    /// `cookie.NAME`
+    Cookie,
+    /// `claim.NAME`
+    Claim,
+    /// `descriptor.NAME`
+    Descriptor,
+    /// `descriptors.NAME`
+    AnyDescriptor,
 }
 
 impl std::fmt::Display for Attribute {
@@ -137,6 +168,13 @@ pub trait Attributes: Sync {
     /// Any other attribute. [`Attribute::Route`] is the route that the transport itself knows. If it is `None`, the
     /// rules find the template by the path.
     fn get(&self, attribute: &Attribute) -> Option<&[u8]>;
+
+    /// Calls `visit` with the name of every attribute of the family that [`get`](Self::get) finds. It may visit other names,
+    /// and one name several times. Returns false if the transport cannot list them: then the rules ask for every attribute
+    /// that they need, one by one.
+    fn visit_names(&self, _family: AttributeFamily, _visit: &mut dyn FnMut(&str)) -> bool {
+        false
+    }
 
     /// Why the transport cannot say what the request is. Such a request is refused.
     fn unreadable(&self) -> Option<Unreadable> {

@@ -58,7 +58,7 @@ pub use tollgate_http::{
     CONTENT_TYPE as PROBLEM_CONTENT_TYPE, ClientAddressResolver, Dialects, ForwardedHeader,
     HeaderFields, InvalidNetwork, Merge, Network, ProblemDetails, TrustedProxies,
 };
-pub use tollgate_policy::attributes::{Attribute, Attributes, Unreadable};
+pub use tollgate_policy::attributes::{Attribute, AttributeFamily, Attributes, Unreadable};
 pub use tollgate_policy::load as load_policy;
 pub use tollgate_policy::source::{Diagnostics as InvalidPolicy, SourceFormat as PolicyFormat};
 pub use tollgate_store::{Clock, ManualClock, SystemClock};

@@ -10,7 +10,8 @@ use http::header::{CONTENT_TYPE, HOST};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
 use tollgate_service::{
-    Attribute, Attributes, ClientAddressResolver, HttpAttributes, Unreadable, without_port,
+    Attribute, AttributeFamily, Attributes, ClientAddressResolver, HttpAttributes, Unreadable,
+    without_port,
 };
 
 /// The address of a connection's peer, for servers whose framework does not put it into requests.
@@ -217,6 +218,10 @@ impl Attributes for LayerAttributes<'_> {
         };
         let known = self.known.iter().find(|known| known.name == *name)?;
         (known.read)(self.extensions).map(str::as_bytes)
+    }
+
+    fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
+        self.http.visit_names(family, visit)
     }
 
     fn unreadable(&self) -> Option<Unreadable> {

@@ -16,8 +16,9 @@ use super::attribution::check_attribution;
 use super::lookup::{resolve_key, rule_index};
 use super::operator_state::key_spec_text;
 use super::{AppliedChange, Attribution, Control, KeyIdentity, OperatorChange, OperatorError};
-use crate::generation::{Generation, NoAttributes};
+use crate::generation::Generation;
 use crate::key_states::KeyState;
+use crate::meter_state::NoAttributes;
 use crate::store::StateStore;
 
 /// Units that an operator charges or refunds.

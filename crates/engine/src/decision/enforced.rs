@@ -84,9 +84,10 @@ impl Decision<'_> {
     }
 
     /// Handles the replies to the batch of all enforced limits.
+    #[inline]
     pub(super) fn on_enforced_replies(&mut self, outcome: Result<&BatchOutcome, &StoreError>) {
         let charges = self.charges();
-        match outcome {
+        let is_answered = match outcome {
             // Nothing is charged yet. Without the store, the check with claims decides what to do.
             Ok(outcome) if self.options.is_before_claims() && outcome.is_admitted() => {
                 self.step = DecisionStep::Done;
@@ -98,27 +99,33 @@ impl Decision<'_> {
             }
             Err(_) => {
                 decide_without_store(&self.generation, charges, &mut self.scratch.work);
-                return self.finish_enforced(false);
+                false
             }
             Ok(outcome) if !outcome.is_admitted() && self.retry_denied() => return,
-            Ok(_) => {}
-        }
-        let generation = &self.generation;
-        let work = &mut self.scratch.work;
-        record(generation, work, EnforcementMode::Enforced);
-        work.verdict.conclude();
-        if !charges {
-            return self.finish_enforced(true);
-        }
-        if work.verdict.is_admitted() {
-            count_rules(generation, &work.plan, true, LimitEvent::Denied);
-            return self.finish_enforced(true);
-        }
+            Ok(_) => {
+                let generation = &self.generation;
+                let work = &mut self.scratch.work;
+                record(generation, work, EnforcementMode::Enforced);
+                work.verdict.conclude();
+                if charges {
+                    if !work.verdict.is_admitted() {
+                        return self.queue_enforced_follow_ups();
+                    }
+                    count_rules(generation, &work.plan, true, LimitEvent::Denied);
+                }
+                true
+            }
+        };
+        self.finish_enforced(is_answered);
+    }
+
+    /// The request is denied: continues with penalties and limits that count denials.
+    fn queue_enforced_follow_ups(&mut self) {
         let Work {
             plan, follow_ups, ..
-        } = work;
-        follow_ups.queue_penalties(plan, generation);
-        follow_ups.queue_denial_counts(plan, generation);
+        } = &mut self.scratch.work;
+        follow_ups.queue_penalties(plan, &self.generation);
+        follow_ups.queue_denial_counts(plan, &self.generation);
         self.step = DecisionStep::EnforcedFollowUp;
         self.skip_if_no_follow_up();
     }
@@ -135,6 +142,7 @@ impl Decision<'_> {
     }
 
     /// Continues with candidates and shadow limits.
+    #[inline]
     fn finish_enforced(&mut self, is_answered: bool) {
         if self.charges() && is_answered {
             if self.scratch.work.verdict.is_admitted() {
@@ -207,6 +215,7 @@ fn deny_too_many(context: &PlanContext<'_>, verdict: &mut VerdictBuilder) {
 }
 
 /// The store did not answer and no fallback quota decided: each limit's `on_store_failure` decides.
+#[cold]
 fn decide_without_store(generation: &crate::Generation, charges: bool, work: &mut Work) {
     let Work { plan, verdict, .. } = work;
     verdict.degraded.store = true;

@@ -102,8 +102,9 @@ enum DecisionStep {
 }
 
 impl<'a> Decision<'a> {
-    /// Matches the limits and plans the first batch. The verdict may be ready at once.
-    pub(crate) fn begin(
+    /// A decision that has not begun. Apart from [`begin`](Self::begin), so that the caller's copy is filled in place.
+    #[inline(always)]
+    pub(crate) fn new(
         generation: Guard<Arc<Generation>>,
         request: &'a dyn Attributes,
         options: CheckOptions,
@@ -114,7 +115,7 @@ impl<'a> Decision<'a> {
         // Before the overrides: a denial by older overrides must not be cached under a newer version.
         let version = if is_fleet { generation.version() } else { 0 };
         let overrides = generation.overrides().read();
-        let mut decision = Self {
+        Self {
             version,
             request,
             lease_ids,
@@ -125,14 +126,19 @@ impl<'a> Decision<'a> {
             overrides,
             scratch: PooledScratch::take(),
             step: DecisionStep::Done,
-        };
-        decision.scratch.clear();
-        decision.start();
-        decision
+        }
+    }
+
+    /// Matches the limits and plans the first batch. The verdict may be ready at once.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.scratch.clear();
+        self.start();
     }
 
     /// The verdict. Call it when [`batch_len`](StoreSteps::batch_len) is zero.
     #[must_use]
+    #[inline(always)]
     pub fn into_verdict(self) -> Verdict {
         Verdict::new(self.generation, self.scratch)
     }
@@ -155,6 +161,7 @@ impl<'a> Decision<'a> {
     }
 
     /// The inputs of a plan, and the mutable scratch space.
+    #[inline]
     fn split(&mut self) -> (PlanContext<'_>, &mut Work) {
         let Scratch {
             matched: found,
@@ -170,6 +177,9 @@ impl<'a> Decision<'a> {
             overrides: overrides.and_then(|overrides| overrides.as_deref()),
             now: self.now,
             is_fleet: self.is_fleet,
+            is_plain_charge: overrides.is_none()
+                && self.options.max_wait.is_none()
+                && self.options.mode.charges(),
         };
         (context, work)
     }
@@ -185,6 +195,22 @@ impl<'a> Decision<'a> {
     fn retry_with_spillover(&mut self) -> bool {
         let (context, work) = self.split();
         work.plan.retry_with_spillover(&context)
+    }
+
+    /// The check of a penalty or of a limit that counts denials.
+    #[cold]
+    fn follow_up_check(&self) -> Option<QuotaCheck<'_>> {
+        let Work {
+            plan, follow_ups, ..
+        } = &self.scratch.work;
+        let (planned, op) = follow_ups.current(plan)?;
+        plan.check(&self.generation, &planned, op)
+    }
+
+    #[inline(always)]
+    fn set_replies(&mut self, replies: Vec<StoreReply>) {
+        let plan = &mut self.scratch.work.plan;
+        plan.set_replies(&self.generation, replies);
     }
 
     const fn charges(&self) -> bool {
@@ -230,26 +256,21 @@ impl StoreSteps for Decision<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self, position: usize) -> Option<QuotaCheck<'_>> {
-        let Work {
-            plan, follow_ups, ..
-        } = &self.scratch.work;
-        let (planned, op) = match self.step {
+        match self.step {
             DecisionStep::Enforced | DecisionStep::Candidate | DecisionStep::Shadow => {
+                let plan = &self.scratch.work.plan;
                 let planned = plan.planned().get(position)?;
                 let is_first = self.step == DecisionStep::Enforced;
-                match is_first && self.options.is_before_claims() {
-                    true => (planned, peek_op(planned.op)),
-                    false => (planned, planned.op),
-                }
+                let op = match is_first && self.options.is_before_claims() {
+                    true => peek_op(planned.op),
+                    false => planned.op,
+                };
+                plan.check(&self.generation, planned, op)
             }
-            _ => {
-                let (planned, op) = follow_ups.current(plan)?;
-                return plan.check(&self.generation, &planned, op);
-            }
-        };
-        plan.check(&self.generation, planned, op)
+            _ => self.follow_up_check(),
+        }
     }
 
     fn sharing(&self, position: usize) -> Sharing<'_> {
@@ -288,14 +309,17 @@ impl StoreSteps for Decision<'_> {
     fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>) {
         match self.step {
             DecisionStep::Done => {}
-            DecisionStep::Enforced | DecisionStep::Candidate | DecisionStep::Shadow => {
-                let work = &mut self.scratch.work;
-                work.plan.set_replies(&self.generation, replies);
-                match self.step {
-                    DecisionStep::Enforced => self.on_enforced_replies(outcome.as_ref()),
-                    DecisionStep::Candidate => self.on_candidate_replies(outcome.is_ok()),
-                    _ => self.on_shadow_replies(outcome.as_ref()),
-                }
+            DecisionStep::Enforced => {
+                self.set_replies(replies);
+                self.on_enforced_replies(outcome.as_ref());
+            }
+            DecisionStep::Candidate => {
+                self.set_replies(replies);
+                self.on_candidate_replies(outcome.is_ok());
+            }
+            DecisionStep::Shadow => {
+                self.set_replies(replies);
+                self.on_shadow_replies(outcome.as_ref());
             }
             DecisionStep::EnforcedFollowUp
             | DecisionStep::CandidateFollowUp { .. }

@@ -123,8 +123,7 @@ impl Drop for PooledScratch {
         let Some(mut scratch) = self.0.take() else {
             return;
         };
-        // An unused ticket would keep its generation alive.
-        drop(scratch.work.verdict.ticket.take());
+        scratch.work.verdict.drop_tickets();
         // A thread that is ending has no pool.
         if let Ok(Some(other)) = OWN_SCRATCH.try_with(|own| own.replace(Some(scratch))) {
             return_to_pool(other);

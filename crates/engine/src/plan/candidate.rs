@@ -9,7 +9,7 @@ use tollgate_store::contract::MAX_CHECKS;
 
 use super::{KeyRef, Plan, PlanContext, PlannedCheck};
 use crate::candidate::RuleOutcome;
-use crate::generation::MeterState;
+use crate::meter_state::MeterState;
 use crate::verdict::EnforcementMode;
 
 impl Plan {

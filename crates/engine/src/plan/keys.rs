@@ -27,6 +27,7 @@ impl RequestKeys {
     }
 
     /// The key of this spec, built unless it exists already, and its index.
+    #[inline]
     pub(super) fn make(
         &mut self,
         key_spec: u32,

@@ -6,6 +6,7 @@
 mod candidate;
 mod keys;
 mod rule;
+mod rule_planner;
 mod spillover;
 
 pub(crate) use rule::{AddedRule, PlanContext};
@@ -16,7 +17,8 @@ use tollgate_policy::rules::MeterRole;
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 
 use self::keys::RequestKeys;
-use crate::generation::{Generation, MeterState};
+use crate::generation::Generation;
+use crate::meter_state::MeterState;
 use crate::queueing::QueueingQuota;
 use crate::quota_info::QuotaInfo;
 use crate::sharing::{DenialCaching, Sharing};
@@ -138,9 +140,13 @@ impl Plan {
     }
 
     /// Takes the store's replies to all planned checks.
+    #[inline(always)]
     pub(crate) fn set_replies(&mut self, generation: &Generation, mut replies: Vec<StoreReply>) {
-        for (planned, reply) in self.planned.iter().zip(&mut replies) {
-            self.translate(generation, planned, reply);
+        let is_listed = |planned: &PlannedCheck| matches!(planned.quota, QuotaRef::Listed(_));
+        if !self.planned.iter().all(is_listed) {
+            for (planned, reply) in self.planned.iter().zip(&mut replies) {
+                self.translate(generation, planned, reply);
+            }
         }
         self.replies = replies;
     }

@@ -4,18 +4,19 @@
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::attributes::Attributes;
-use tollgate_policy::model::Count;
 use tollgate_policy::rules::{
-    KeyOutcome, MAX_METERS, MatchedRules, Meter, MeterRef, MeterRole, Rule, SelectedQuota,
+    KeyOutcome, MAX_METERS, MatchedRules, Meter, MeterRef, MeterRole, SelectedQuota,
 };
 use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{IdentifiedLimit, LimitId, Op};
 
+use super::rule_planner::RulePlanner;
 use super::{KeyRef, Plan, PlannedCheck, QuotaRef};
 use crate::check_options::{CheckMode, CheckOptions};
 use crate::effective_mode::is_enforced;
-use crate::generation::{Generation, LimitEntry, MeterState};
+use crate::generation::{Generation, LimitEntry};
 use crate::lease_ids::LeaseIdGenerator;
+use crate::meter_state::MeterState;
 use crate::override_snapshot::{OverrideExpiry, OverrideSnapshot};
 use crate::queueing::{QueueingQuota, bound_queue};
 use crate::verdict::EnforcementMode;
@@ -39,6 +40,8 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) now: Timestamp,
     /// Whether a fleet decides. Then checks need their slot keys.
     pub(crate) is_fleet: bool,
+    /// Whether the request is charged, without overrides and with the policy's waits.
+    pub(crate) is_plain_charge: bool,
 }
 
 impl<'a> PlanContext<'a> {
@@ -64,6 +67,7 @@ pub(crate) enum AddedRule {
 
 impl Plan {
     /// Plans the checks of one rule. Unless it returns `Planned`, the plan is unchanged.
+    #[inline(always)]
     pub(crate) fn add_rule(
         &mut self,
         context: &PlanContext<'_>,
@@ -73,13 +77,15 @@ impl Plan {
         let Some((rule, entry)) = context.generation.rule(index) else {
             return AddedRule::Planned;
         };
-        let before = (self.planned.len(), self.shadow_charges.len());
-        let fixed = context.options.cost.or(rule.cost.fixed());
+        let fixed = context.options.cost.or(entry.fixed_cost);
         let cost = fixed.unwrap_or_else(|| {
             let rules = context.generation.rules();
             rules.cost(index, context.request, context.matched)
         });
-        let mut planner = RulePlanner {
+        if context.is_plain_charge && entry.is_direct {
+            return self.add_direct_rule(context, index, entry, cost);
+        }
+        self.add_meters(RulePlanner {
             context,
             index,
             enforcement,
@@ -87,18 +93,67 @@ impl Plan {
             entry,
             cost,
             variant: None,
-        };
-        for (position, (meter, state)) in rule.meters.iter().zip(&entry.meters).enumerate() {
+        })
+    }
+
+    /// Plans the meters of a rule one by one.
+    fn add_meters(&mut self, mut planner: RulePlanner<'_>) -> AddedRule {
+        let before = (self.planned.len(), self.shadow_charges.len());
+        for (position, state) in planner.entry.meters.iter().enumerate() {
             // Both are planned after the replies to the others, if at all.
-            if matches!(meter.role, MeterRole::Candidate | MeterRole::Spillover) {
+            if matches!(state.role, MeterRole::Candidate | MeterRole::Spillover) {
                 continue;
             }
-            let added = self.add_meter(&mut planner, position, meter, state);
+            let added = self.add_meter(&mut planner, position, state);
             if !matches!(added, AddedRule::Planned) {
                 self.planned.truncate(before.0);
                 self.shadow_charges.truncate(before.1);
                 return added;
             }
+        }
+        AddedRule::Planned
+    }
+
+    /// Plans a rule of which only the keys depend on the request.
+    #[inline(always)]
+    fn add_direct_rule(
+        &mut self,
+        context: &PlanContext<'_>,
+        index: usize,
+        entry: &LimitEntry,
+        cost: u64,
+    ) -> AddedRule {
+        let before = self.planned.len();
+        for (position, state) in entry.meters.iter().enumerate() {
+            // Candidates and spillover quotas are planned after the replies to the others.
+            let Some(quota) = state.direct_quota else {
+                continue;
+            };
+            let meter_ref = MeterRef {
+                rule: index,
+                meter: position,
+            };
+            let added = match self.make_key(context, meter_ref, state) {
+                (KeyOutcome::Complete, key) if self.planned.len() < MAX_CHECKS => {
+                    let slot_key = self.make_slot_key(context, meter_ref, state);
+                    self.planned.push(PlannedCheck {
+                        rule: index,
+                        meter: position,
+                        role: state.role,
+                        op: Op::Spend(cost),
+                        cost,
+                        quota,
+                        key,
+                        slot_key,
+                    });
+                    continue;
+                }
+                (KeyOutcome::Complete, _) => AddedRule::TooMany,
+                (KeyOutcome::Skip, _) => continue,
+                (KeyOutcome::Deny, _) => AddedRule::NoKey,
+            };
+            self.planned.truncate(before);
+            return added;
         }
         AddedRule::Planned
     }
@@ -111,9 +166,8 @@ impl Plan {
         cost: u64,
     ) -> Option<PlannedCheck> {
         let (rule, entry) = context.generation.rule(index)?;
-        let mut meters = rule.meters.iter().zip(&entry.meters).enumerate();
-        let (position, (meter, state)) =
-            meters.find(|(_, (meter, _))| meter.role == MeterRole::Spillover)?;
+        let mut meters = entry.meters.iter().enumerate();
+        let (position, state) = meters.find(|(_, state)| state.role == MeterRole::Spillover)?;
         let mut planner = RulePlanner {
             context,
             index,
@@ -125,7 +179,7 @@ impl Plan {
             variant: None,
         };
         let before = self.planned.len();
-        let added = self.add_meter(&mut planner, position, meter, state);
+        let added = self.add_meter(&mut planner, position, state);
         let planned = self.planned.get(before).copied();
         self.planned.truncate(before);
         planned.filter(|_| added == AddedRule::Planned)
@@ -135,11 +189,10 @@ impl Plan {
         &mut self,
         planner: &mut RulePlanner<'_>,
         position: usize,
-        meter: &Meter,
         state: &MeterState,
     ) -> AddedRule {
         let context = planner.context;
-        if context.options.mode == CheckMode::Refund && !planner.is_refundable(meter, state) {
+        if context.options.mode == CheckMode::Refund && !planner.is_refundable(state) {
             return AddedRule::Planned;
         }
         let meter_ref = planner.meter_ref(position);
@@ -148,6 +201,41 @@ impl Plan {
             (KeyOutcome::Skip, _) => return AddedRule::Planned,
             (KeyOutcome::Deny, _) => return AddedRule::NoKey,
         };
+        let (quota, op, cost) = match self.select_check(planner, position, state, key) {
+            Ok(selected) => selected,
+            Err(added) => return added,
+        };
+        let planned = PlannedCheck {
+            rule: planner.index,
+            meter: position,
+            role: state.role,
+            op,
+            cost,
+            quota,
+            key,
+            slot_key: self.make_slot_key(context, meter_ref, state),
+        };
+        if !state.sharers.is_empty() && self.merge_shared(context.generation, state, &planned) {
+            return AddedRule::Planned;
+        }
+        if self.planned.len() >= MAX_CHECKS {
+            return AddedRule::TooMany;
+        }
+        self.planned.push(planned);
+        AddedRule::Planned
+    }
+
+    /// Selects quota, operation and cost of a meter for this request and key. `Err`: the meter adds no check.
+    fn select_check(
+        &mut self,
+        planner: &mut RulePlanner<'_>,
+        position: usize,
+        state: &MeterState,
+        key: KeyRef,
+    ) -> Result<(QuotaRef, Op, u64), AddedRule> {
+        let context = planner.context;
+        let meter = planner.rule.meters.get(position);
+        let meter = meter.ok_or(AddedRule::Planned)?;
         let overridden = match context.overrides {
             Some(overrides) if meter.role == MeterRole::Main => {
                 let rules = context.generation.rules();
@@ -156,7 +244,7 @@ impl Plan {
             _ => None,
         };
         if let Some(until) = overridden.and_then(|key| key.blocked(context.now)) {
-            return AddedRule::Blocked(until);
+            return Err(AddedRule::Blocked(until));
         }
         let cost = match meter.role {
             MeterRole::Block | MeterRole::Distinct => 1,
@@ -180,35 +268,16 @@ impl Plan {
                 let overridden = overridden.and_then(|one| one.quota(position, context.now));
                 let selected = overridden.unwrap_or_else(policy_quota);
                 let max_wait = context.options.max_wait;
-                match self.quota((meter, state), selected, cost, max_wait) {
-                    Some(quota) => quota,
-                    None => return AddedRule::Planned,
-                }
+                let quota = self.quota((meter, state), selected, cost, max_wait);
+                quota.ok_or(AddedRule::Planned)?
             }
         };
         let shadow_use = self.shadow_use(planner, state, key);
         if shadow_use == ShadowUse::AlreadyCharged {
-            return AddedRule::Planned;
+            return Err(AddedRule::Planned);
         }
-        let op = planner.op(meter, state, cost, shadow_use == ShadowUse::Guest);
-        let planned = PlannedCheck {
-            rule: planner.index,
-            meter: position,
-            role: meter.role,
-            op,
-            cost,
-            quota,
-            key,
-            slot_key: self.make_slot_key(context, meter_ref, state),
-        };
-        if !state.sharers.is_empty() && self.merge_shared(context.generation, state, &planned) {
-            return AddedRule::Planned;
-        }
-        if self.planned.len() >= MAX_CHECKS {
-            return AddedRule::TooMany;
-        }
-        self.planned.push(planned);
-        AddedRule::Planned
+        let op = planner.op(state, cost, shadow_use == ShadowUse::Guest);
+        Ok((quota, op, cost))
     }
 
     /// Returns the quota of a meter. `None`: the meter does not limit this key.
@@ -360,73 +429,4 @@ enum ShadowUse {
     Guest,
     /// Another shadow limit of this request has charged it, and reports it.
     AlreadyCharged,
-}
-
-/// A rule while it is planned.
-struct RulePlanner<'a> {
-    context: &'a PlanContext<'a>,
-    index: usize,
-    enforcement: EnforcementMode,
-    rule: &'a Rule,
-    entry: &'a LimitEntry,
-    cost: u64,
-    variant: Option<usize>,
-}
-
-impl RulePlanner<'_> {
-    const fn meter_ref(&self, position: usize) -> MeterRef {
-        MeterRef {
-            rule: self.index,
-            meter: position,
-        }
-    }
-
-    /// The policy's quota for this request under a meter.
-    fn policy_quota(&mut self, meter: &Meter, key: &[u8]) -> SelectedQuota {
-        let (request, route) = (self.context.request, self.context.route());
-        let variant = match self.variant {
-            Some(variant) => variant,
-            None => {
-                let variant = self.rule.selector.variant(request, route, key);
-                *self.variant.insert(variant)
-            }
-        };
-        meter.select_quota(variant, request, route)
-    }
-
-    /// The operation of a meter's check.
-    fn op(&self, meter: &Meter, state: &MeterState, cost: u64, is_guest: bool) -> Op {
-        let is_peek = self.context.options.mode == CheckMode::Peek || is_guest;
-        match meter.role {
-            _ if self.context.options.mode == CheckMode::Refund && !is_guest => Op::Credit(cost),
-            // A peek at a concurrency limit acquires a weight of zero: the reply tells how many permits are free.
-            _ if state.is_concurrency => Op::Acquire {
-                id: self.context.lease_ids.generate(),
-                weight: if is_peek { 0 } else { cost },
-            },
-            MeterRole::Block => Op::Peek(1),
-            // Its status tells how often the key was blocked. A peek at nothing never denies.
-            MeterRole::Offences => Op::Peek(0),
-            MeterRole::Main if self.rule.charge_always => {
-                if is_peek {
-                    Op::Peek(0)
-                } else {
-                    Op::ChargeAlways(cost)
-                }
-            }
-            _ if is_peek => Op::Peek(cost),
-            MeterRole::Main | MeterRole::Local if self.rule.count != Count::Requests => {
-                Op::Peek(cost)
-            }
-            _ => Op::Spend(cost),
-        }
-    }
-
-    /// Whether a meter can be refunded: only if it counts the cost of requests.
-    fn is_refundable(&self, meter: &Meter, state: &MeterState) -> bool {
-        matches!(meter.role, MeterRole::Main | MeterRole::Local)
-            && !state.is_concurrency
-            && !self.entry.counts_values
-            && self.rule.count == Count::Requests
-    }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_engine::{CheckMode, CheckOptions, EnforcementMode, LimitState, Verdict};
 use tollgate_http::retry_after;
-use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::attributes::{Attribute, AttributeFamily, Attributes};
 use tollgate_policy::rules::MeterRole;
 use tollgate_service::{RateLimitService, WaitQueueFull};
 use tollgate_store::Clock;
@@ -239,6 +239,22 @@ impl Attributes for DescriptorRequest<'_> {
             Attribute::Claim(name) => self.prefixed_entry("claim.", name, str::eq),
             _ => None,
         }
+    }
+
+    fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
+        match family {
+            AttributeFamily::Descriptor => {
+                let entries = self.descriptor.entries.iter();
+                entries.for_each(|entry| visit(entry.key));
+            }
+            AttributeFamily::AnyDescriptor => {
+                let entries = self.all.iter().flat_map(|descriptor| descriptor.entries);
+                entries.for_each(|entry| visit(entry.key));
+            }
+            // The other families are written with a prefix, and headers in any case.
+            _ => return false,
+        }
+        true
     }
 }
 

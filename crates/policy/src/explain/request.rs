@@ -12,7 +12,9 @@ use super::window::explain_window;
 use crate::attributes::{Attribute, Attributes};
 use crate::compile::full_key;
 use crate::compile::quota::{WindowGrant, compile_quota};
-use crate::model::{Condition, DenyRule, KeyPart, LimitRule, Match, OnMissing, Policy};
+use crate::model::{
+    Condition, DenyRule, GroupSelection, KeyPart, LimitRule, Match, OnMissing, Policy,
+};
 use crate::rules::{
     KeyBuffer, KeyOutcome, ListVerdict, MatchedRules, MeterGrant, MeterRef, Rules, RulesDraft,
     mask_address,
@@ -160,7 +162,7 @@ impl RequestExplainer<'_> {
         let reason = if is_matched {
             self.missing(&key, outcome)
         } else {
-            Some(self.why_not(limit, &conditions))
+            Some(self.why_not(limit, &conditions, self.missing(&key, outcome)))
         };
         LimitEvaluation {
             name: limit.name.value.to_string(),
@@ -217,7 +219,19 @@ impl RequestExplainer<'_> {
         value.map_or("absent".to_owned(), |value| format!("it is {value}"))
     }
 
-    fn why_not(&self, limit: &LimitRule, conditions: &[ConditionEvaluation]) -> String {
+    /// Whether only the narrowest limit of a group applies.
+    fn is_narrowest(&self, group: &str) -> bool {
+        let mut groups = self.policy.groups.iter();
+        groups.any(|one| *one.name.value == *group && one.apply == GroupSelection::Narrowest)
+    }
+
+    /// Why a limit was not matched. `missing`: why it has no key, which the index takes for a condition.
+    fn why_not(
+        &self,
+        limit: &LimitRule,
+        conditions: &[ConditionEvaluation],
+        missing: Option<String>,
+    ) -> String {
         if let Some(failed) = conditions.iter().find(|condition| !condition.held) {
             return format!("`{}` does not hold", failed.condition);
         }
@@ -227,10 +241,12 @@ impl RequestExplainer<'_> {
         match (self.matched.list_verdict(), &limit.group) {
             (ListVerdict::Exempt, _) => "the request is exempt".to_owned(),
             (ListVerdict::Denied(_), _) => "`deny` refuses the request before any limit".to_owned(),
-            (ListVerdict::Limits, Some(group)) => {
+            (ListVerdict::Limits, Some(group)) if self.is_narrowest(&group.value) => {
                 format!("a narrower limit of group {} applies instead", group.value)
             }
-            (ListVerdict::Limits, None) => "its conditions do not match".to_owned(),
+            (ListVerdict::Limits, _) => {
+                missing.unwrap_or_else(|| "its conditions do not match".to_owned())
+            }
         }
     }
 

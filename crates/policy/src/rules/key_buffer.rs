@@ -14,6 +14,9 @@ const DIGEST_PART_LEN: usize = HEADER_LEN + 16;
 /// The maximum number of parts: those of a key, and the value for distinct counting.
 const MAX_PARTS: usize = MAX_KEY_PARTS + 1;
 
+/// The bytes for the parts after the first.
+const RESERVED: usize = (MAX_PARTS - 1) * DIGEST_PART_LEN;
+
 // All parts fit even if each is digested.
 const _: () = assert!(MAX_PARTS * DIGEST_PART_LEN <= KEY_CAPACITY);
 
@@ -22,7 +25,8 @@ const _: () = assert!(MAX_PARTS * DIGEST_PART_LEN <= KEY_CAPACITY);
 pub struct KeyBuffer {
     bytes: [u8; KEY_CAPACITY],
     len: usize,
-    parts: usize,
+    /// The bytes that later parts may need, each digested.
+    reserved: usize,
 }
 
 /// The result of writing a key.
@@ -87,7 +91,7 @@ impl KeyBuffer {
         Self {
             bytes: [0; KEY_CAPACITY],
             len: 0,
-            parts: 0,
+            reserved: RESERVED,
         }
     }
 
@@ -99,15 +103,15 @@ impl KeyBuffer {
 
     pub(super) fn clear(&mut self) {
         self.len = 0;
-        self.parts = 0;
+        self.reserved = RESERVED;
     }
 
     /// Whether a value of this length leaves room for all later parts. It depends only on earlier parts, so the key of
     /// a level begins with the key of the level above.
+    #[inline]
     pub(super) fn has_room_for(&self, value: usize) -> bool {
-        let later = MAX_PARTS.saturating_sub(self.parts + 1);
-        value <= KEY_CAPACITY - HEADER_LEN
-            && self.len + HEADER_LEN + value + later * DIGEST_PART_LEN <= KEY_CAPACITY
+        let taken = self.len + HEADER_LEN + self.reserved;
+        value <= KEY_CAPACITY.saturating_sub(taken)
     }
 
     pub(super) fn push_missing(&mut self) {
@@ -115,6 +119,7 @@ impl KeyBuffer {
     }
 
     /// Adds a value. The caller has checked that it fits.
+    #[inline]
     pub(super) fn push_present(&mut self, value: &[u8]) {
         debug_assert!(
             self.has_room_for(value.len()),
@@ -135,6 +140,7 @@ impl KeyBuffer {
         }
     }
 
+    #[inline]
     fn push(&mut self, tag: Tag, value: &[u8]) {
         let [high, low] = u16::try_from(value.len()).unwrap_or(u16::MAX).to_be_bytes();
         let to = self.len + HEADER_LEN + value.len();
@@ -144,7 +150,7 @@ impl KeyBuffer {
             *head = [tag as u8, high, low];
             body.copy_from_slice(value);
             self.len = to;
-            self.parts += 1;
+            self.reserved = self.reserved.saturating_sub(DIGEST_PART_LEN);
         }
     }
 }

@@ -57,32 +57,60 @@ impl Rules {
         };
         let mut outcome = KeyOutcome::Complete;
         for part in &key_spec.parts {
-            match self.part_value(&part.attribute.value, request, matched) {
-                Some(value) => {
-                    push_value(PartEncoding::for_part(part), &value, &self.secret, buffer);
-                }
-                None => {
-                    buffer.push_missing();
-                    outcome = match (outcome, part.missing) {
-                        (KeyOutcome::Deny, _) | (_, OnMissing::Deny) => KeyOutcome::Deny,
-                        (_, OnMissing::Skip) => KeyOutcome::Skip,
-                        (outcome, OnMissing::Shared) => outcome,
-                    };
-                }
+            let encoding = PartEncoding::for_part(part);
+            let is_present = match &part.attribute.value {
+                Attribute::Ip => match request.ip() {
+                    Some(address) => {
+                        push_address(encoding, address, &self.secret, buffer);
+                        true
+                    }
+                    None => false,
+                },
+                other => match self.attribute_value(other, request, matched) {
+                    Some(value) if !credentials::is_credentials(other) => {
+                        push_bytes(encoding, value, &self.secret, buffer);
+                        true
+                    }
+                    Some(value) => {
+                        let value = PartValue::from_value(other, value);
+                        push_value(encoding, &value, &self.secret, buffer);
+                        true
+                    }
+                    None => false,
+                },
+            };
+            if !is_present {
+                buffer.push_missing();
+                outcome = match (outcome, part.missing) {
+                    (KeyOutcome::Deny, _) | (_, OnMissing::Deny) => KeyOutcome::Deny,
+                    (_, OnMissing::Skip) => KeyOutcome::Skip,
+                    (outcome, OnMissing::Shared) => outcome,
+                };
             }
         }
         if let Some(attribute) = &key_spec.distinct {
-            match self.part_value(attribute, request, matched) {
-                Some(value) => push_value(
-                    PartEncoding::for_distinct(attribute),
-                    &value,
-                    &self.secret,
-                    buffer,
-                ),
-                None => buffer.push_missing(),
-            }
+            self.write_distinct(attribute, request, matched, buffer);
         }
         outcome
+    }
+
+    #[cold]
+    fn write_distinct(
+        &self,
+        attribute: &Attribute,
+        request: &dyn Attributes,
+        matched: &MatchedRules,
+        buffer: &mut KeyBuffer,
+    ) {
+        match self.part_value(attribute, request, matched) {
+            Some(value) => push_value(
+                PartEncoding::for_distinct(attribute),
+                &value,
+                &self.secret,
+                buffer,
+            ),
+            None => buffer.push_missing(),
+        }
     }
 
     /// Writes the part of the meter's key that decides the cluster slot, if the rule has `colocate`. Returns whether it
@@ -252,45 +280,62 @@ pub(super) fn key_errors(limit: &DraftLimit) -> impl Iterator<Item = RuleErrorKi
     parts.into_iter().chain(count)
 }
 
+#[cold]
 fn push_value(
     encoding: PartEncoding,
     value: &PartValue<'_>,
     secret: &[u8; 16],
     buffer: &mut KeyBuffer,
 ) {
-    let bytes = match value {
-        PartValue::Bytes(bytes) => Ok(*bytes),
-        PartValue::Canonical(bytes) => Ok(bytes.as_slice()),
-        PartValue::Address(address) => Err(address),
-    };
-    match bytes {
-        Ok(bytes) => {
-            if encoding.hash || !buffer.has_room_for(bytes.len()) {
-                buffer.push_digest(digest(*secret, bytes, encoding.lower));
-            } else {
-                buffer.push_present(bytes);
-                if encoding.lower {
-                    buffer.lowercase_last(bytes.len());
-                }
-            }
-        }
-        Err(address) => match mask_address(*address, encoding.v4_bits, encoding.v6_bits) {
-            IpAddr::V4(v4) => push_address(&v4.octets(), encoding.hash, secret, buffer),
-            IpAddr::V6(v6) => push_address(&v6.octets(), encoding.hash, secret, buffer),
-        },
+    match value {
+        PartValue::Bytes(bytes) => push_bytes(encoding, bytes, secret, buffer),
+        PartValue::Canonical(bytes) => push_bytes(encoding, bytes, secret, buffer),
+        PartValue::Address(address) => push_address(encoding, *address, secret, buffer),
     }
 }
 
-#[inline]
-fn push_address(octets: &[u8], hash: bool, secret: &[u8; 16], buffer: &mut KeyBuffer) {
-    if hash || !buffer.has_room_for(octets.len()) {
-        buffer.push_digest(digest(*secret, octets, false));
+#[inline(always)]
+fn push_bytes(encoding: PartEncoding, bytes: &[u8], secret: &[u8; 16], buffer: &mut KeyBuffer) {
+    if encoding.hash || !buffer.has_room_for(bytes.len()) {
+        buffer.push_digest(digest(*secret, bytes, encoding.lower));
     } else {
-        buffer.push_present(octets);
+        buffer.push_present(bytes);
+        if encoding.lower {
+            buffer.lowercase_last(bytes.len());
+        }
+    }
+}
+
+#[inline(always)]
+fn push_address(
+    encoding: PartEncoding,
+    address: IpAddr,
+    secret: &[u8; 16],
+    buffer: &mut KeyBuffer,
+) {
+    match mask_address(address, encoding.v4_bits, encoding.v6_bits) {
+        IpAddr::V4(v4) => push_octets(v4.octets(), encoding.hash, secret, buffer),
+        IpAddr::V6(v6) => push_octets(v6.octets(), encoding.hash, secret, buffer),
+    }
+}
+
+/// Compiled for both lengths, so that four bytes are one store.
+#[inline(always)]
+fn push_octets<const N: usize>(
+    octets: [u8; N],
+    hash: bool,
+    secret: &[u8; 16],
+    buffer: &mut KeyBuffer,
+) {
+    if hash || !buffer.has_room_for(N) {
+        buffer.push_digest(digest(*secret, &octets, false));
+    } else {
+        buffer.push_present(&octets);
     }
 }
 
 /// The leading bits of an address. An IPv4-mapped IPv6 address is an IPv4 address.
+#[inline]
 pub(crate) fn mask_address(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -307,6 +352,7 @@ pub(crate) fn mask_address(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr 
 }
 
 /// SipHash-2-4 with 128 bits, keyed by the secret.
+#[inline(never)]
 fn digest(secret: [u8; 16], bytes: &[u8], lower: bool) -> [u8; 16] {
     let mut hasher = SipHasher24::new_with_key(&secret);
     if lower {

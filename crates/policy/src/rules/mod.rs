@@ -262,6 +262,7 @@ impl Rules {
     }
 
     /// The value of an attribute for keys, tiers and costs, with the matched route. Addresses have no bytes here.
+    #[inline]
     pub(crate) fn attribute_value<'a>(
         &'a self,
         attribute: &Attribute,

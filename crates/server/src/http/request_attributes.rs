@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::attributes::{Attribute, AttributeFamily, Attributes};
 use tollgate_service::without_port;
 
 use crate::http::bad_input::BadInput;
@@ -77,6 +77,13 @@ impl Attributes for RequestAttributes {
     fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
         let known = self.others.iter().find(|(name, _)| name == attribute);
         known.map(|(_, value)| &**value)
+    }
+
+    fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
+        let names = self.others.iter().filter_map(|(name, _)| name.family());
+        let of_family = names.filter(|(known, _)| *known == family);
+        of_family.for_each(|(_, name)| visit(name));
+        true
     }
 }
 

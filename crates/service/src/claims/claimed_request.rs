@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tollgate_policy::attributes::{Attribute, Attributes, Unreadable};
+use tollgate_policy::attributes::{Attribute, AttributeFamily, Attributes, Unreadable};
 
 use super::claim_values::ClaimValues;
 use super::verifier::TokenVerifier;
@@ -51,6 +51,11 @@ impl Attributes for ClaimedRequest<'_> {
         };
         self.is_asked.store(true, Ordering::Relaxed);
         self.claims.as_ref()?.get(self.verifier.index_of(name)?)
+    }
+
+    fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
+        // No rule is found by its claims, so nothing is lost by not listing them.
+        family != AttributeFamily::Claim && self.request.visit_names(family, visit)
     }
 
     fn unreadable(&self) -> Option<Unreadable> {

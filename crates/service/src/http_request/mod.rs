@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use http::HeaderMap;
 use http::header::{COOKIE, HeaderValue};
-use tollgate_policy::attributes::{Attribute, Attributes, Unreadable};
+use tollgate_policy::attributes::{Attribute, AttributeFamily, Attributes, Unreadable};
 use tollgate_policy::model::DuplicateRule;
 
 use repeated_values::{
@@ -199,6 +199,25 @@ impl Attributes for HttpAttributes<'_> {
             // Verified claims and descriptors come from elsewhere.
             _ => None,
         }
+    }
+
+    fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
+        let pairs = match family {
+            AttributeFamily::Header => {
+                self.headers.keys().for_each(|name| visit(name.as_str()));
+                return true;
+            }
+            AttributeFamily::Query => self.pairs(),
+            AttributeFamily::Cookie => self.cookies(),
+            // Verified claims and descriptors come from elsewhere.
+            _ => return true,
+        };
+        // A policy's names are text, so other names are in none.
+        let names = pairs
+            .iter()
+            .filter_map(|(name, _)| std::str::from_utf8(name).ok());
+        names.for_each(visit);
+        true
     }
 
     fn unreadable(&self) -> Option<Unreadable> {

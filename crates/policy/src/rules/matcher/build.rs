@@ -7,15 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::super::RuleErrorKind;
 use super::super::credentials;
-use super::super::draft::{RuleError, RuleOrigin, RulesDraft};
-use super::super::glob_pattern::GlobPattern;
+use super::super::draft::{DraftLimit, RuleError, RuleOrigin, RulesDraft};
 use super::super::network_index::NetworkIndex;
 use super::super::prefix_tree::PrefixTree;
 use super::super::route_tree::{RoutePattern, RouteTree};
-use super::condition::{
-    CompiledCondition, CompiledTest, compile_glob, has_uppercase, normalize_value,
-};
+use super::condition::{CompiledCondition, CompiledTest, has_uppercase};
 use super::index_terms::{IndexTerm, index_terms};
+use super::needed_attributes::{attributes, own_subject, skipped_without};
+use super::presence_index::PresenceIndex;
 use super::request_view::{NeededAttributes, Subject};
 use super::{ExactIndex, GlobIndex, LimitPrecedence, Matcher, RouteEntry, RuleEntry, RuleTarget};
 use crate::attributes::Attribute;
@@ -26,6 +25,8 @@ struct IndexedCondition {
     check: CompiledCondition,
     terms: Option<Vec<IndexTerm>>,
     is_claim: bool,
+    /// Whether the limit's key needs it. Then it is only an index: the key is checked when it is built.
+    is_of_key: bool,
 }
 
 impl Matcher {
@@ -58,7 +59,7 @@ impl Matcher {
     fn build(draft: &RulesDraft, fold: bool) -> Result<(Self, bool), Vec<RuleError>> {
         let mut errors = Vec::new();
         let sources: Vec<(RuleOrigin, &Match)> = sources(draft).collect();
-        let attributes = attributes(&sources);
+        let attributes = attributes(draft, &sources);
         let mut builder = Builder::new(draft, &attributes, fold);
         let mut compiled: Vec<(RuleOrigin, Vec<IndexedCondition>)> = Vec::new();
         for (origin, matching) in &sources {
@@ -73,7 +74,12 @@ impl Matcher {
                     })
                     .ok()
             });
-            compiled.push((*origin, conditions.collect()));
+            let mut conditions: Vec<IndexedCondition> = conditions.collect();
+            if let RuleOrigin::Limit(index) = origin {
+                let limit = draft.limits.get(*index);
+                conditions.extend(builder.key_conditions(*index, limit));
+            }
+            compiled.push((*origin, conditions));
         }
         for (index, template) in draft.routes.iter().enumerate() {
             match RoutePattern::new(&template.0, fold) {
@@ -107,51 +113,6 @@ fn sources(draft: &RulesDraft) -> impl Iterator<Item = (RuleOrigin, &Match)> {
         .chain(deny.map(|(index, rule)| (RuleOrigin::Deny(index), &rule.matching)))
 }
 
-/// The attributes without a subject of their own, sorted by how many conditions use them.
-fn attributes(sources: &[(RuleOrigin, &Match)]) -> Box<[Attribute]> {
-    let mut counts: BTreeMap<&Attribute, usize> = BTreeMap::new();
-    for (_, matching) in sources {
-        for condition in &matching.conditions {
-            *counts.entry(&condition.value.attribute).or_default() += 1;
-        }
-    }
-    let mut list: Vec<(&Attribute, usize)> = counts.into_iter().collect();
-    list.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    list.into_iter()
-        .map(|(attribute, _)| attribute.clone())
-        .filter(|attribute| own_subject(attribute).is_none())
-        .collect()
-}
-
-const fn own_subject(attribute: &Attribute) -> Option<Subject> {
-    match attribute {
-        Attribute::Ip => Some(Subject::Ip),
-        Attribute::Path => Some(Subject::Path),
-        Attribute::Host => Some(Subject::Host),
-        Attribute::Route => Some(Subject::Route),
-        _ => None,
-    }
-}
-
-/// A value of a policy, normalized like the values of requests.
-pub(in super::super) fn normalize_value_of(attribute: &Attribute, value: &str) -> Box<[u8]> {
-    normalize_value(
-        own_subject(attribute).unwrap_or(Subject::Other(0)),
-        value,
-        false,
-    )
-}
-
-/// The pattern of a glob, normalized like the values of requests; `None` if it is too long.
-pub(in super::super) fn compile_glob_of(attribute: &Attribute, glob: &str) -> Option<GlobPattern> {
-    compile_glob(
-        own_subject(attribute).unwrap_or(Subject::Other(0)),
-        glob,
-        false,
-    )
-    .ok()
-}
-
 /// The number of entries per term.
 fn count_terms(compiled: &[(RuleOrigin, Vec<IndexedCondition>)]) -> HashMap<IndexTerm, usize> {
     let mut counts = HashMap::new();
@@ -178,6 +139,8 @@ struct Builder<'a> {
     limits: Vec<LimitPrecedence>,
     templates: Vec<Box<str>>,
     always: Vec<usize>,
+    unconditional: Vec<usize>,
+    present: BTreeMap<Subject, Vec<usize>>,
     tree: RouteTree<RouteEntry>,
     exact: BTreeMap<Subject, ExactIndex>,
     networks: BTreeMap<IpNet, Vec<usize>>,
@@ -206,6 +169,8 @@ impl<'a> Builder<'a> {
             limits: limit_precedences(draft),
             templates: Vec::new(),
             always: Vec::new(),
+            unconditional: Vec::new(),
+            present: BTreeMap::new(),
             tree: RouteTree::new(),
             exact: BTreeMap::new(),
             networks: BTreeMap::new(),
@@ -244,7 +209,29 @@ impl<'a> Builder<'a> {
             check: CompiledCondition { subject, test },
             terms,
             is_claim,
+            is_of_key: false,
         })
+    }
+
+    /// What a limit's key needs to be present, as conditions to index the limit by.
+    fn key_conditions(&self, index: usize, limit: Option<&DraftLimit>) -> Vec<IndexedCondition> {
+        // A limit replaces wider ones of its group even if it is skipped itself.
+        let has_group = |limits: &LimitPrecedence| limits.group.is_some();
+        if self.limits.get(index).is_none_or(has_group) {
+            return Vec::new();
+        }
+        let attributes = limit.into_iter().flat_map(skipped_without);
+        let subjects = attributes.filter_map(|attribute| self.subjects.get(attribute));
+        let condition = |subject: &Subject| IndexedCondition {
+            check: CompiledCondition {
+                subject: *subject,
+                test: CompiledTest::Present,
+            },
+            terms: Some(vec![IndexTerm::Present(*subject)]),
+            is_claim: false,
+            is_of_key: true,
+        };
+        subjects.map(condition).collect()
     }
 
     fn mark_needed(&mut self, subject: Subject, test: &Test) {
@@ -289,6 +276,15 @@ impl<'a> Builder<'a> {
         mut conditions: Vec<IndexedCondition>,
         shared: &HashMap<IndexTerm, usize>,
     ) {
+        if let RuleOrigin::Limit(index) = origin
+            && conditions.is_empty()
+            && self
+                .limits
+                .get(index)
+                .is_some_and(|one| one.group.is_none())
+        {
+            return self.unconditional.push(index);
+        }
         let entry = self.entries.len();
         let crowd = |terms: &Vec<IndexTerm>| {
             let counts = terms.iter().filter_map(|term| shared.get(term)).copied();
@@ -333,6 +329,7 @@ impl<'a> Builder<'a> {
             target,
             other_conditions: conditions
                 .into_iter()
+                .filter(|condition| !condition.is_of_key)
                 .map(|condition| condition.check)
                 .collect(),
         });
@@ -355,6 +352,7 @@ impl<'a> Builder<'a> {
                 exact.longest = exact.longest.max(value.len());
                 exact.values.entry(value).or_default().push(entry);
             }
+            IndexTerm::Present(subject) => self.present.entry(subject).or_default().push(entry),
             IndexTerm::Within(network) => self.networks.entry(network).or_default().push(entry),
             IndexTerm::Prefix(subject, text) => {
                 self.glob_index(subject).by_prefix.add(&text, entry);
@@ -382,7 +380,17 @@ impl<'a> Builder<'a> {
                 *place = rank;
             }
         }
+        let NeededAttributes {
+            ip,
+            path,
+            host,
+            route,
+        } = self.needs;
+        let needs_attributes = ip || path || host || route || self.credentials.is_some();
         Matcher {
+            is_unconditional: self.entries.is_empty() && !needs_attributes,
+            unconditional: self.unconditional,
+            present: PresenceIndex::new(self.present, self.attributes),
             credentials: self.credentials,
             has_one_reading: self.credentials.is_none(),
             attributes: self.attributes.into(),

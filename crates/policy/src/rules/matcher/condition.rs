@@ -10,7 +10,9 @@ use super::super::glob_pattern::GlobPattern;
 use super::super::network_index::{self, NetworkIndex};
 use super::super::path;
 use super::super::route_tree::RoutePattern;
+use super::needed_attributes::own_subject;
 use super::request_view::{RequestView, Subject};
+use crate::attributes::Attribute;
 use crate::model::{IpNet, Test};
 
 /// A test of one attribute.
@@ -219,4 +221,23 @@ impl std::fmt::Write for IpText {
         self.len = to;
         Ok(())
     }
+}
+
+/// A value of a policy, normalized like the values of requests.
+pub(in super::super) fn normalize_value_of(attribute: &Attribute, value: &str) -> Box<[u8]> {
+    normalize_value(
+        own_subject(attribute).unwrap_or(Subject::Other(0)),
+        value,
+        false,
+    )
+}
+
+/// The pattern of a glob, normalized like the values of requests; `None` if it is too long.
+pub(in super::super) fn compile_glob_of(attribute: &Attribute, glob: &str) -> Option<GlobPattern> {
+    compile_glob(
+        own_subject(attribute).unwrap_or(Subject::Other(0)),
+        glob,
+        false,
+    )
+    .ok()
 }

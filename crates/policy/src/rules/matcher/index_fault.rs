@@ -3,7 +3,7 @@
 //! Must not know: which tests find the faults.
 
 use super::super::network_index::NetworkIndex;
-use super::{ExactIndex, Matcher, PrefixTree};
+use super::{ExactIndex, Matcher, PrefixTree, PresenceIndex};
 
 /// A fault of an index.
 #[derive(Clone, Copy, Debug)]
@@ -14,19 +14,25 @@ pub(in super::super) enum IndexFault {
     NoPrefixes,
     NoSuffixes,
     NoUnindexed,
+    NoUnconditional,
+    NoPresence,
+    NoPresentNames,
     NoGroups,
     ShortValuesOnly,
     NoOtherConditions,
 }
 
 impl IndexFault {
-    pub(in super::super) const ALL: [Self; 9] = [
+    pub(in super::super) const ALL: [Self; 12] = [
         Self::NoRoutes,
         Self::NoValues,
         Self::NoNetworks,
         Self::NoPrefixes,
         Self::NoSuffixes,
         Self::NoUnindexed,
+        Self::NoUnconditional,
+        Self::NoPresence,
+        Self::NoPresentNames,
         Self::NoGroups,
         Self::ShortValuesOnly,
         Self::NoOtherConditions,
@@ -34,7 +40,8 @@ impl IndexFault {
 }
 
 impl Matcher {
-    /// The size of the largest index bucket: entries under one exact value or one route, or unindexed entries.
+    /// The size of the largest index bucket: entries under one exact value, one route or one present attribute, or
+    /// unindexed entries.
     pub(in super::super) fn largest_bucket(&self) -> usize {
         let values = self
             .exact
@@ -42,7 +49,9 @@ impl Matcher {
             .flat_map(|(_, exact)| exact.values.values());
         let routes = self.routes.values().map(|named| &named.entries);
         let all = values.chain(routes).map(Vec::len);
-        all.chain([self.unindexed.len()]).max().unwrap_or(0)
+        all.chain([self.unindexed.len(), self.present.largest_bucket()])
+            .max()
+            .unwrap_or(0)
     }
 
     pub(in super::super) fn inject(&mut self, broken: IndexFault) {
@@ -62,6 +71,9 @@ impl Matcher {
                 .iter_mut()
                 .for_each(|(_, ends)| ends.by_suffix = PrefixTree::new()),
             IndexFault::NoUnindexed => self.unindexed.clear(),
+            IndexFault::NoUnconditional => self.unconditional.clear(),
+            IndexFault::NoPresence => self.present = PresenceIndex::default(),
+            IndexFault::NoPresentNames => self.present.forget_names(),
             IndexFault::NoGroups => self
                 .limits
                 .iter_mut()

@@ -19,6 +19,7 @@ pub(super) enum IndexTerm {
     Within(IpNet),
     Prefix(Subject, Box<[u8]>),
     Suffix(Subject, Box<[u8]>),
+    Present(Subject),
 }
 
 /// Terms of which at least one is found for every request that passes the test. `None` if there are none.
@@ -60,6 +61,7 @@ pub(super) fn index_terms(
             }
             terms
         }
-        Test::Present | Test::Absent | Test::Not(_) => return Ok(None),
+        Test::Present => vec![IndexTerm::Present(subject)],
+        Test::Absent | Test::Not(_) => return Ok(None),
     }))
 }

@@ -1,14 +1,17 @@
 //! Matches a request against all limits and list entries, without evaluating each of them.
 //!
 //! Every entry is indexed by one of its conditions, the one that it shares with the fewest other entries: a route, an
-//! exact value, a network, or the prefix or suffix of a glob. A request is looked up once in each index, and only the
-//! entries found have their other conditions evaluated. Entries without such a condition are always evaluated. So the
-//! work depends on the number of lookups and of entries found, not on the number of entries. Must not know: quotas,
-//! keys.
+//! exact value, a network, the prefix or suffix of a glob, or the presence of an attribute. A limit that is skipped
+//! without an attribute of its key needs that attribute, as if a condition said so. A request is looked up once in each
+//! index, and only the entries found have their other conditions evaluated. Limits without any condition always match;
+//! other entries that have no such condition are always evaluated. So the work depends on the number of lookups and of
+//! entries found, not on the number of entries. Must not know: quotas, how keys are built.
 
 mod build;
 mod condition;
 mod index_terms;
+mod needed_attributes;
+mod presence_index;
 mod readings;
 mod request_view;
 
@@ -18,7 +21,7 @@ mod index_fault;
 #[cfg(test)]
 pub(super) use index_fault::IndexFault;
 
-pub(super) use build::{compile_glob_of, normalize_value_of};
+pub(super) use condition::{compile_glob_of, normalize_value_of};
 
 use std::collections::HashMap;
 
@@ -31,6 +34,7 @@ use super::route_tree::RouteTree;
 use crate::attributes::{Attribute, Attributes};
 use crate::model::PathSettings;
 use condition::CompiledCondition;
+use presence_index::PresenceIndex;
 use request_view::{NeededAttributes, RawAttributes, RequestView, Subject};
 
 /// All conditions of a policy.
@@ -53,7 +57,12 @@ pub(super) struct Matcher {
     /// The same rules for paths in lower case, if the policy has upper-case letters in paths and some servers ignore
     /// case.
     folded: Option<Box<Matcher>>,
+    /// The limits without conditions, ascending.
+    unconditional: Vec<usize>,
+    /// Whether there is nothing but unconditional limits, and no attribute has to be read.
+    is_unconditional: bool,
     unindexed: Vec<usize>,
+    present: PresenceIndex,
     routes: RouteTree<RouteEntry>,
     exact: Vec<(Subject, ExactIndex)>,
     networks: NetworkIndex<Vec<usize>>,
@@ -110,6 +119,10 @@ impl Matcher {
     /// Finds all rules that match a request under any reading of its path, and exemptions that match under all.
     pub(super) fn match_rules(&self, request: &dyn Attributes, matched: &mut MatchedRules) {
         matched.clear();
+        if self.is_unconditional {
+            matched.rules.extend_from_slice(&self.unconditional);
+            return;
+        }
         let raw = RawAttributes::new(request, self.needed);
         let view = match self.has_one_reading {
             true => {
@@ -138,6 +151,7 @@ impl Matcher {
     }
 
     fn look_up<'a>(&'a self, view: &mut RequestView<'a>, matched: &mut MatchedRules) {
+        matched.rules.extend_from_slice(&self.unconditional);
         // Routes come first, because conditions on `route` use the first match.
         if !self.routes.is_empty()
             && let Some(path) = view.path
@@ -152,6 +166,9 @@ impl Matcher {
             });
         }
         self.add_all_matching(&self.unindexed, view, matched);
+        self.present.visit(view, |entries, view| {
+            self.add_all_matching(entries, view, matched);
+        });
         for (subject, exact) in &self.exact {
             if let Some(value) = view.value(*subject)
                 && value.len() <= exact.longest

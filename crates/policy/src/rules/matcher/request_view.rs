@@ -10,7 +10,7 @@ use crate::attributes::{Attribute, Attributes};
 use crate::model::PathCase;
 
 /// How many attributes are cached; further ones are read again. The attributes that most conditions use come first.
-const CACHED_ATTRIBUTES: usize = 32;
+const CACHED_ATTRIBUTES: usize = 16;
 
 /// The attribute of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,6 +115,11 @@ impl<'a> RequestView<'a> {
             fetched: 0,
             values: [None; CACHED_ATTRIBUTES],
         }
+    }
+
+    /// The request itself.
+    pub(super) const fn request(&self) -> &'a dyn Attributes {
+        self.request
     }
 
     /// Sets the value of an attribute that the request spells differently.

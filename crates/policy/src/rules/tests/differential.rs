@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use proptest::collection::vec;
 use proptest::option;
@@ -13,13 +14,13 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 use super::naive;
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, AttributeFamily, Attributes};
 use crate::model::{
-    Condition, DenyRule, Glob, Group, GroupSelection, IpNet, Match, Mode, PathCase, PathParameters,
-    PathSettings, Policy, Template, Test,
+    Condition, DenyRule, Glob, Group, GroupSelection, IpNet, KeyPart, Match, Mode, OnMissing,
+    PathCase, PathParameters, PathSettings, Policy, Template, Test,
 };
 use crate::rules::matcher::IndexFault;
-use crate::rules::{ListVerdict, MatchedRules, Rules};
+use crate::rules::{KeyBuffer, KeyOutcome, ListVerdict, MatchedRules, MeterRef, Rules};
 use crate::tests::fixtures::{MINUTE, attribute, bucket, limit};
 
 const NAMES: [&str; 12] = [
@@ -37,8 +38,15 @@ const NAMES: [&str; 12] = [
     "descriptor.t",
 ];
 
+/// What keys consist of: so many headers that they are looked up by name.
+const KEY_NAMES: [&str; 8] = [
+    "header.a", "header.b", "header.c", "header.d", "header.e", "header.f", "query.q", "method",
+];
+
 #[derive(Clone, Debug)]
 pub(super) struct RandomRequest {
+    /// Whether it can list the names of its attributes.
+    lists_names: bool,
     ip: Option<IpAddr>,
     values: BTreeMap<Attribute, Vec<u8>>,
 }
@@ -50,6 +58,13 @@ impl Attributes for RandomRequest {
 
     fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
         self.values.get(attribute).map(Vec::as_slice)
+    }
+
+    fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
+        let named = self.values.keys().filter_map(Attribute::family);
+        let of_family = named.filter(|(known, _)| self.lists_names && *known == family);
+        of_family.for_each(|(_, name)| visit(name));
+        self.lists_names
     }
 }
 
@@ -147,8 +162,8 @@ fn test(name: &'static str) -> BoxedStrategy<Test> {
         .boxed()
 }
 
-fn matching(least: usize) -> impl Strategy<Value = Match> {
-    proptest::sample::subsequence(&NAMES[..], least..=3).prop_flat_map(|names| {
+fn matching(conditions: RangeInclusive<usize>) -> impl Strategy<Value = Match> {
+    proptest::sample::subsequence(&NAMES[..], conditions).prop_flat_map(|names| {
         let conditions: Vec<_> = names
             .into_iter()
             .map(|name| {
@@ -164,12 +179,32 @@ fn matching(least: usize) -> impl Strategy<Value = Match> {
     })
 }
 
+/// The key of a limit; in some policies most limits have one, so that many attributes are needed.
+fn key(is_mostly_there: bool) -> impl Strategy<Value = Vec<KeyPart>> {
+    let missing = prop_oneof![
+        6 => Just(OnMissing::Skip),
+        1 => Just(OnMissing::Shared),
+        1 => Just(OnMissing::Deny),
+    ];
+    let part = (select(&KEY_NAMES[..]), missing).prop_map(|(name, missing)| KeyPart {
+        missing,
+        ..KeyPart::new(attribute(name).into())
+    });
+    let (none, some) = if is_mostly_there { (1, 20) } else { (5, 1) };
+    prop_oneof![none => Just(Vec::new()), some => vec(part, 1..3)]
+}
+
 fn policy() -> impl Strategy<Value = Policy> {
-    let limits = vec((matching(0), option::of(select(&["x", "y", "z"]))), 0..14);
+    let limits = prop_oneof![3 => Just(false), 1 => Just(true)].prop_flat_map(|is_mostly_there| {
+        let group = option::of(select(&["x", "y", "z"]));
+        // Limits with conditions are seldom indexed by their key.
+        let conditions = if is_mostly_there { 0..=0 } else { 0..=3 };
+        vec((matching(conditions), group, key(is_mostly_there)), 0..14)
+    });
     let denies = prop_oneof![2 => Just(0..1_usize), 1 => Just(0..3)]
-        .prop_flat_map(|count| vec(matching(2), count));
+        .prop_flat_map(|count| vec(matching(2..=3), count));
     let exempt = prop_oneof![2 => Just(0..1_usize), 1 => Just(0..3)]
-        .prop_flat_map(|count| vec(matching(2), count));
+        .prop_flat_map(|count| vec(matching(2..=3), count));
     let paths = (
         select(&[
             PathCase::Any,
@@ -189,9 +224,10 @@ fn policy() -> impl Strategy<Value = Policy> {
         let limits = limits
             .into_iter()
             .enumerate()
-            .map(|(index, (matching, group))| {
+            .map(|(index, (matching, group, key))| {
                 let mut limit = limit(&format!("limit-{index}"), bucket(10, MINUTE));
                 limit.matching = matching;
+                limit.key = key;
                 limit.group = group.map(|group| Box::<str>::from(group).into());
                 // Limits that are not enforced do not replace others in a group.
                 limit.mode = [Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Off][index % 4];
@@ -225,16 +261,24 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn request() -> impl Strategy<Value = RandomRequest> {
+    let more = KEY_NAMES.iter().filter(|name| !NAMES.contains(name));
     let values: Vec<_> = NAMES
         .iter()
         .filter(|name| **name != "ip")
+        .chain(more)
         .map(|name| {
             // Transports rarely know a route.
-            let often = if *name == "route" { 0.2 } else { 0.8 };
+            let often = match *name {
+                "route" => 0.2,
+                "header.c" | "header.d" | "header.e" | "header.f" => 0.4,
+                _ => 0.8,
+            };
             (Just(attribute(name)), option::weighted(often, value(name)))
         })
         .collect();
-    (option::weighted(0.8, address()), values).prop_map(|(ip, values)| RandomRequest {
+    let ip = option::weighted(0.8, address());
+    (ip, values, any::<bool>()).prop_map(|(ip, values, lists_names)| RandomRequest {
+        lists_names,
         ip,
         values: values
             .into_iter()
@@ -251,16 +295,27 @@ fn compare(rules: &Rules, policy: &Policy, request: &RandomRequest) -> Result<()
     let mut matched = MatchedRules::new();
     rules.match_rules(request, &mut matched);
     let expected = naive::find(policy, request);
-    let Some(expected) = expected else {
+    let Some(mut expected) = expected else {
         return match matched.unreadable() {
             Some(_) => Ok(()),
             None => Err(format!("{request:?} was read")),
         };
     };
     let route = rules.matcher.template(&matched).map(str::to_owned);
+    // A limit that its key skips may be found or not.
+    let is_skipped = |rule: usize| {
+        let first = MeterRef { rule, meter: 0 };
+        let outcome = rules.write_key(first, request, &matched, &mut KeyBuffer::new());
+        outcome == KeyOutcome::Skip
+    };
+    let mut found = matched.rules().to_vec();
+    found.retain(|rule| !is_skipped(*rule));
+    expected
+        .rules
+        .retain(|rule| !naive::is_skipped(&policy.limits[*rule], request));
     let answer = naive::NaiveMatch {
         listed: matched.list_verdict(),
-        rules: matched.rules().to_vec(),
+        rules: found,
         route,
     };
     if answer != expected || matched.unreadable().is_some() {
@@ -319,6 +374,9 @@ fn the_index_agrees_with_the_naive_matcher() {
             note("denied", matches!(answer.listed, ListVerdict::Denied(_)));
             note("exempt", answer.listed == ListVerdict::Exempt);
             note("several limits", answer.rules.len() > 1);
+            for rule in &answer.rules {
+                note("skipped", naive::is_skipped(&policy.limits[*rule], request));
+            }
             note("a template", answer.route.is_some());
             let mut ungrouped = policy.clone();
             ungrouped.groups.clear();
@@ -347,6 +405,7 @@ fn the_index_agrees_with_the_naive_matcher() {
         "denied",
         "exempt",
         "several limits",
+        "skipped",
         "a template",
         "narrowed",
     ] {

@@ -1,11 +1,12 @@
 //! What matching guarantees.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, AttributeFamily, Attributes};
 use crate::model::{
-    Condition, DenyRule, Glob, Group, GroupSelection, LimitRule, Match, Mode, Policy, Template,
-    Test,
+    Condition, DenyRule, Glob, Group, GroupSelection, KeyPart, LimitRule, Match, Mode, OnMissing,
+    Policy, Template, Test,
 };
 use crate::rules::{ListVerdict, MAX_METERS, MatchedRules, RuleOrigin, Rules, Unreadable};
 use crate::tests::fixtures::{MINUTE, Request, attribute, bucket, limit, policy};
@@ -317,4 +318,51 @@ fn limits_are_not_indexed_by_a_condition_that_all_share() {
     assert_eq!(match_policy(&policy, &request).rules(), [500]);
     let rules = Rules::compile(&policy, [7; 16]).unwrap();
     assert_eq!(rules.matcher.largest_bucket(), 1);
+}
+
+/// Limits told apart by the attribute of their key were tried one by one: 10,000 of them cost 13.7 times as much as one.
+#[test]
+fn limits_that_are_skipped_without_an_attribute_are_found_by_its_presence() {
+    struct CountedRequest {
+        names: Vec<String>,
+        gets: AtomicUsize,
+    }
+
+    impl Attributes for CountedRequest {
+        fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+            self.gets.fetch_add(1, Ordering::Relaxed);
+            let (_, name) = attribute.family()?;
+            self.names.iter().any(|known| known == name).then_some(b"v")
+        }
+
+        fn visit_names(&self, _: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
+            self.names.iter().for_each(|name| visit(name));
+            true
+        }
+    }
+
+    let limits = (0..1_000).map(|n| {
+        let mut limit = limit_on(&format!("l{n}"), &[]);
+        // Only so many enforced limits may apply to one request.
+        limit.mode = Mode::Shadow;
+        let attribute = attribute(&format!("header.k{n}"));
+        limit.key = vec![KeyPart {
+            missing: OnMissing::Skip,
+            ..KeyPart::new(attribute.into())
+        }];
+        limit
+    });
+    let rules = Rules::compile(&policy(limits.collect()), [7; 16]).unwrap();
+    assert_eq!(rules.matcher.largest_bucket(), 1);
+    let request = CountedRequest {
+        names: ["k500", "other", "k7"].map(str::to_owned).into(),
+        gets: AtomicUsize::new(0),
+    };
+    let mut matched = MatchedRules::new();
+    rules.match_rules(&request, &mut matched);
+    assert_eq!(matched.rules(), [7, 500]);
+    assert!(
+        request.gets.into_inner() <= 4,
+        "the work depends on the request, not on the policy"
+    );
 }

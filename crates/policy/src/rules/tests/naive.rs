@@ -6,7 +6,9 @@ use std::net::IpAddr;
 
 use super::naive_path::{NaivePath, decoded, policy_path, readings};
 use crate::attributes::{Attribute, Attributes};
-use crate::model::{Condition, GroupSelection, IpNet, LimitRule, Match, Mode, Policy, Test};
+use crate::model::{
+    Condition, GroupSelection, IpNet, LimitRule, Match, Mode, OnMissing, Policy, Test,
+};
 use crate::rules::ListVerdict;
 
 /// The rules that match a request.
@@ -101,6 +103,15 @@ pub(super) fn holds(policy: &Policy, condition: &Condition, request: &dyn Attrib
         let mut views = views.iter();
         views.any(|view| view.holds(&condition.attribute, &condition.test))
     })
+}
+
+/// Whether a limit does not apply because the request lacks a part of its key. Only for attributes that are read as they are.
+pub(super) fn is_skipped(limit: &LimitRule, request: &dyn Attributes) -> bool {
+    let lacks = |missing: OnMissing| {
+        let mut parts = limit.key.iter();
+        parts.any(|part| part.missing == missing && request.get(&part.attribute.value).is_none())
+    };
+    lacks(OnMissing::Skip) && !lacks(OnMissing::Deny)
 }
 
 struct NaiveRequest<'a> {
