@@ -12,6 +12,7 @@ mod fleet;
 mod header_fields;
 mod matching;
 mod memory;
+mod redis;
 mod transports;
 mod windows;
 
@@ -70,6 +71,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("engine/allow_candidate", engine::decide_with_candidate),
     ("engine/deny_one", |n| engine::decide(n, 1, 1)),
     ("engine/deny_five", |n| engine::decide(n, 5, 1)),
+    ("redis/decide_one", |n| redis::decide(n, 1)),
+    ("redis/decide_64", |n| redis::decide(n, 64)),
     ("fleet/leased_allow", |n| fleet::leased(n, 1_000_000_000)),
     ("fleet/leased_deny", |n| fleet::leased(n, 1)),
     ("fleet/async_allow", fleet::reconciled),
