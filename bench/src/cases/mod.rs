@@ -14,8 +14,10 @@ mod fleet;
 mod header_fields;
 mod matching;
 mod memory;
+mod redis;
 mod sockets;
 mod tower;
+
 mod transports;
 mod windows;
 
@@ -76,6 +78,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("engine/deny_five", |n| engine::decide(n, 5, 1)),
     ("claims/cached_token", claims::cached),
     ("claims/unknown_token_rs256", claims::unknown),
+    ("redis/decide_one", |n| redis::decide(n, 1)),
+    ("redis/decide_64", |n| redis::decide(n, 64)),
     ("fleet/leased_allow", |n| fleet::leased(n, 1_000_000_000)),
     ("fleet/leased_deny", |n| fleet::leased(n, 1)),
     ("fleet/async_allow", fleet::reconciled),

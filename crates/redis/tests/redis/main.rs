@@ -6,6 +6,7 @@
     reason = "a test that cannot go on should say so loudly, helpers included"
 )]
 
+mod any_reply;
 mod batches;
 mod clock;
 mod differential;
