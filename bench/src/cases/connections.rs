@@ -64,13 +64,14 @@ pub(super) fn grpc_rls(times: u64, descriptors: u8, calls: usize) -> CaseRun {
     let connection =
         server.serve_connection(socket.clone(), peer(), GrpcLimits::default(), stopping);
     let mut client = GrpcClient::new(descriptors);
-    let mut input = client.preface();
-    client.call(&mut input);
+    let mut first = client.preface();
+    client.call(&mut first);
+    let mut input = Vec::new();
     let is_answer = |received: &[u8]| {
         // Field 1, the code, is 1 in an admission.
         received.windows(2).any(|bytes| bytes == [8, 1])
     };
-    measure(times, &socket, connection, &input, is_answer, |socket| {
+    measure(times, &socket, connection, &first, is_answer, |socket| {
         input.clear();
         for _ in 0..calls {
             client.call(&mut input);
@@ -80,9 +81,8 @@ pub(super) fn grpc_rls(times: u64, descriptors: u8, calls: usize) -> CaseRun {
 }
 
 fn http(times: u64, units: u64, request: &str) -> CaseRun {
-    let api = Arc::new(app(units)?);
     let (socket, (_stop, stopping)) = (InMemorySocket::default(), ShutdownTrigger::new());
-    let api: Arc<HttpApi<ManualClock>> = api;
+    let api: Arc<HttpApi<ManualClock>> = Arc::new(app(units)?);
     let connection = api.serve_connection(socket.clone(), peer(), HttpLimits::default(), stopping);
     let is_answer = |received: &[u8]| received.starts_with(b"HTTP/1.1 2");
     let send = InMemorySocket::send_again;

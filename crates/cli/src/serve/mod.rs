@@ -52,6 +52,9 @@ use variables::warn_about_variables;
 
 /// How long the end of the process waits for blocking tasks.
 const BLOCKING_TASK_TIMEOUT: Duration = Duration::from_millis(200);
+/// Every second task comes from the runtime's global queue, where connections wait that do not fit into the queue of a worker.
+/// With 1 those in a worker's own queue would wait for all others; tokio's own choice serves the global queue too seldom (ADR 0049).
+const GLOBAL_QUEUE_INTERVAL: u32 = 2;
 
 /// Serves until the process gets a stop signal.
 pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
@@ -134,6 +137,7 @@ fn runtimes(options: &Options) -> io::Result<(Runtime, Runtime)> {
     if let Some(threads) = options.capacity.worker_threads {
         runtime.worker_threads(threads);
     }
+    runtime.global_queue_interval(GLOBAL_QUEUE_INTERVAL);
     let runtime = runtime.enable_all().build()?;
     let admin_runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
