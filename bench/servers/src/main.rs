@@ -53,10 +53,8 @@ fn run(words: &[String]) -> Result<(), String> {
     cores::bind_load()?;
     system::exact_timers();
     let report = parts::run(&options)?;
-    for table in report.tables {
-        println!("{}", table.render(options.markdown));
-    }
-    println!("{}", report.goals.into_table().render(options.markdown));
+    let goals = report.goals.into_table();
+    println!("{}", goals.render(options.markdown));
     match &options.measurements {
         Some(path) => report.measurements.save(path),
         None => Ok(()),

@@ -154,7 +154,7 @@ mod tests {
         let mut commands = Commands::new(&["KEY"], Admits::Zero);
         let input = b"*2\r\n:0\r\n:15\r\n*2\r\n:1\r\n:0\r\n*2\r\n:0\r\n";
         let heard = commands.hear(input, &mut Vec::new()).unwrap();
-        assert_eq!((heard.consumed, heard.answers, heard.admitted), (26, 2, 1));
+        assert_eq!((heard.consumed, heard.answers, heard.admitted), (25, 2, 1));
         assert!(commands.hear(b"-ERR no\r\n", &mut Vec::new()).is_err());
     }
 

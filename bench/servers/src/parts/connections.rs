@@ -62,7 +62,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
             table.row(row.collect());
         }
     }
-    report.tables.push(table);
+    report.print(&table);
     Ok(())
 }
 

@@ -39,15 +39,19 @@ const fn streams(connections: usize, depth: usize) -> Shape {
     }
 }
 
-/// What a run has shown.
+/// What a run has shown. Tables are printed as they come, so that a run that is ended early has shown something.
 pub(crate) struct Report {
-    pub(crate) tables: Vec<Table>,
     pub(crate) goals: Goals,
     pub(crate) measurements: Measurements,
+    is_markdown: bool,
 }
 
 impl Report {
-    /// Runs a study and keeps its table and measurements.
+    pub(crate) fn print(&self, table: &Table) {
+        println!("{}", table.render(self.is_markdown));
+    }
+
+    /// Runs a study, prints its table and keeps its measurements.
     fn study(
         &mut self,
         options: &Options,
@@ -56,7 +60,7 @@ impl Report {
     ) -> Result<Study, String> {
         let study = Study::run(options, workload, contenders)?;
         study.measurements(&mut self.measurements);
-        self.tables.push(study.table());
+        self.print(&study.table());
         Ok(study)
     }
 }
@@ -64,9 +68,9 @@ impl Report {
 /// Runs what was asked for.
 pub(crate) fn run(options: &Options) -> Result<Report, String> {
     let mut report = Report {
-        tables: Vec::new(),
         goals: Goals::new(),
         measurements: Measurements::default(),
+        is_markdown: options.markdown,
     };
     let has = |part| options.parts.contains(&part);
     let beside_peers = [Part::Resp, Part::Pipelined, Part::Http, Part::Grpc];
@@ -84,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
     }
     if has(Part::Memory) {
         let table = resident::study(options, &mut report.goals)?;
-        report.tables.push(table);
+        report.print(&table);
     }
     Ok(report)
 }
