@@ -11,6 +11,7 @@ mod measurements;
 mod page;
 mod plot;
 mod servers;
+mod tower;
 
 use std::process::Command;
 
@@ -50,11 +51,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         ("memory", rest) => process::run(&mut memory(&Workspace::load()?, rest)),
         ("redis", rest) => program("redis", rest),
         ("growth", rest) => program("growth", rest),
+        ("tower", rest) => tower::run(&Workspace::load()?, rest),
         ("fleet" | "--redis", rest) => fleet::run(&Workspace::load()?, rest),
         ("servers" | "--servers", rest) => servers::run(&Workspace::load()?, rest),
         ("all", rest) => all::run(&Workspace::load()?, rest),
         (word, _) => Err(format!(
-            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, growth, servers and all, not `{word}`"
+            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, growth, servers, tower and all, not `{word}`"
         )),
     }
 }

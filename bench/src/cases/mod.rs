@@ -17,7 +17,6 @@ mod memory;
 mod redis;
 mod sockets;
 mod tower;
-
 mod transports;
 mod windows;
 

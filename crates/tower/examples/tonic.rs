@@ -25,6 +25,7 @@ fn layer() -> Result<TollgateLayer, InvalidLayer> {
                 .key("route")
                 .key("ip"),
         )
+        .grpc_methods(["/demo.Greeter/SayHello"])
         .build()
 }
 

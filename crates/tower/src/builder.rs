@@ -18,7 +18,7 @@ use tollgate_service::{
 use crate::layer::TollgateLayer;
 use crate::layer_state::LayerState;
 use crate::limit_spec::LimitSpec;
-use crate::request::ExtensionAttribute;
+use crate::request::{ExtensionAttribute, RequestSettings};
 
 /// How many keys have state of their own at the same time, unless the builder says so.
 const DEFAULT_KEYS: usize = 100_000;
@@ -45,8 +45,7 @@ const DEFAULT_KEYS: usize = 100_000;
 pub struct TollgateLayerBuilder {
     source: PolicySource,
     keys: usize,
-    clients: ClientAddressResolver,
-    extensions: Vec<ExtensionAttribute>,
+    settings: RequestSettings,
     dialects: Dialects,
 }
 
@@ -74,8 +73,7 @@ impl TollgateLayerBuilder {
         Self {
             source: PolicySource::Code(Vec::new()),
             keys: DEFAULT_KEYS,
-            clients: ClientAddressResolver::default(),
-            extensions: Vec::new(),
+            settings: RequestSettings::default(),
             dialects: Dialects::default(),
         }
     }
@@ -109,7 +107,7 @@ impl TollgateLayerBuilder {
 
     /// Sets how clients are found behind proxies. Without it, the connection's peer is the client.
     pub fn client_addresses(mut self, clients: ClientAddressResolver) -> Self {
-        self.clients = clients;
+        self.settings.clients = clients;
         self
     }
 
@@ -120,7 +118,28 @@ impl TollgateLayerBuilder {
         name: &str,
         read: impl for<'a> Fn(&'a T) -> Option<&'a str> + Send + Sync + 'static,
     ) -> Self {
-        self.extensions.push(ExtensionAttribute::new(name, read));
+        let extension = ExtensionAttribute::new(name, read);
+        self.settings.extensions.push(extension);
+        self
+    }
+
+    /// Names the gRPC methods of the service, such as `/package.Service/Method`. Their paths become the attribute `route`.
+    ///
+    /// Clients choose the paths of calls. So a path that is not named here is no route: otherwise each made-up method would get a
+    /// quota of its own.
+    ///
+    /// ```
+    /// use tollgate_tower::{LimitSpec, TollgateLayer};
+    ///
+    /// let layer = TollgateLayer::builder()
+    ///     .limit(LimitSpec::rate("per-method", "100/s").key("route"))
+    ///     .grpc_methods(["/demo.Greeter/SayHello", "/demo.Greeter/SayGoodbye"])
+    ///     .build()?;
+    /// # Ok::<(), tollgate_tower::InvalidLayer>(())
+    /// ```
+    pub fn grpc_methods<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let paths = paths.into_iter().map(Box::from);
+        self.settings.grpc_methods.extend(paths);
         self
     }
 
@@ -203,8 +222,7 @@ impl TollgateLayerBuilder {
         };
         Ok(TollgateLayer::new(LayerState {
             service,
-            clients: self.clients,
-            extensions: self.extensions,
+            settings: self.settings,
             _watcher: watcher,
             has_warned: AtomicBool::new(false),
         }))
