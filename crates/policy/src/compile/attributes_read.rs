@@ -37,7 +37,7 @@ pub(crate) fn limit_attributes(limit: &LimitRule) -> BTreeSet<&Attribute> {
         Cost::ByValue { attribute, .. } | Cost::Attribute { attribute, .. } => {
             attributes.insert(attribute);
         }
-        Cost::Fixed(_) | Cost::Response { .. } => {}
+        Cost::Fixed(_) | Cost::Response { .. } | Cost::ResponseBody { .. } => {}
     }
     let tiers = limit.tiers.iter().flat_map(|tiers| &tiers.tiers);
     let quotas = tiers

@@ -67,6 +67,7 @@ pub(super) fn compile(
         waits_for_claims: false,
         cost: CostRule::new(&limit.cost),
         count: limit.count.clone(),
+        refund: limit.refund.as_slice().into(),
         mode: limit.mode.max(policy.mode),
         enforce: limit.enforce,
         wait: limit.wait.as_ref().map(|wait| wait.value),

@@ -84,6 +84,10 @@ pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 18] {
         ("cost-by", field_specs(&cost::BY_VALUE).collect()),
         ("cost-from", field_specs(&cost::FROM_ATTRIBUTE).collect()),
         ("cost-response", field_specs(&cost::FROM_RESPONSE).collect()),
+        (
+            "cost-response-body",
+            field_specs(&cost::FROM_RESPONSE_BODY).collect(),
+        ),
         ("count", field_specs(&cost::COUNT).collect()),
         ("test", field_specs(&matching::TEST).collect()),
     ]

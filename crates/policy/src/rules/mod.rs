@@ -46,7 +46,8 @@ use preflights::PreflightRule;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Consistency, Count, DenyRule, DuplicateRule, Mode, OnStoreFailure, Penalty, Percent, WhenFull,
+    Consistency, Count, DenyRule, DuplicateRule, Mode, OnStoreFailure, Penalty, Percent,
+    StatusClass, WhenFull,
 };
 use tollgate_core::Nanos;
 
@@ -70,6 +71,8 @@ pub struct Rule {
     pub cost: CostRule,
     /// What is counted.
     pub count: Count,
+    /// The responses whose charge is given back.
+    pub refund: Box<[StatusClass]>,
     /// Whether it is enforced.
     pub mode: Mode,
     /// The share of keys that it is enforced for.

@@ -15,12 +15,12 @@ use super::routes::{Permission, is_write};
 use super::tokens::AdminTokens;
 use crate::http::HttpRequest;
 use crate::http::cross_site::{BodyType, is_cross_site};
-use crate::http::request_attributes::without_port;
 use crate::http::response::HttpResponse;
 use crate::listen::counters::ListenerCounters;
 use crate::listen::{AuthFailureThrottle, FAILURE_DELAY, FailureAnswer};
 use tollgate_service::Refusal;
 use tollgate_service::metrics::AdminRejection;
+use tollgate_service::without_port;
 
 /// The access control of the admin listener.
 #[derive(Debug)]

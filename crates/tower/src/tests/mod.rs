@@ -1,0 +1,11 @@
+//! Tests of the layer: most without a network, those with real clients in `real_clients.rs` and in the examples.
+
+mod admission;
+mod allocation;
+mod attributes;
+mod concurrency;
+mod grpc_calls;
+mod pacing;
+mod real_clients;
+mod responses;
+mod support;
