@@ -27,6 +27,5 @@ pub use request::PeerAddress;
 pub use service::TollgateService;
 pub use tollgate_service::{
     ClientAddressResolver, Clock, Dialects, ForwardedHeader, InvalidNetwork, InvalidPolicy,
-    InvalidService, ManualClock, Network, RateLimitService, SystemClock,
-    Timestamp,
+    InvalidService, ManualClock, Network, RateLimitService, SystemClock, Timestamp,
 };

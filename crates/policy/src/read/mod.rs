@@ -59,7 +59,7 @@ pub(crate) fn schemas() -> [(&'static str, Value); 9] {
 }
 
 /// All maps of a policy with their fields.
-pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 18] {
+pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 19] {
     let quota = || field_specs(&OPTION_FIELDS).chain(field_specs(&AMOUNT_FIELDS));
     [
         ("policy", field_specs(&policy::POLICY).collect()),
