@@ -6,6 +6,7 @@
 pub mod allocation;
 pub mod certificates;
 pub mod chaos;
+pub mod chromium;
 pub mod clock;
 pub mod envoy;
 pub mod faults;

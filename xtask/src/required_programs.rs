@@ -61,6 +61,11 @@ pub(crate) const REQUIRED_PROGRAMS: &[RequiredProgram] = &[
         why: "runs the example of a client, which wants version 18 or newer",
     },
     RequiredProgram {
+        program: "chromium",
+        debian_package: "chromium",
+        why: "a script of a web page reads the refusals of the tower layer",
+    },
+    RequiredProgram {
         program: "pip3",
         debian_package: "python3-pip",
         why: "brings the servers that no distribution has; see peers.rs",

@@ -22,7 +22,7 @@ pub(crate) const JWT: [Field<JwtSettings>; 7] = [
         "keys_file",
         FieldDefault::None,
         "A file with a JWK Set, read again when it changes. The path is absolute, or relative to the folder that the server was started in.",
-        || json!({ "type": "string", "minLength": 1 }),
+        || json!({ "type": "string" }),
         |reader, node, name, jwt| {
             let path = reader.text(node, name).filter(|path| !path.is_empty());
             jwt.keys_file = path.map(|path| Located::new(path.into(), node.location));

@@ -3,6 +3,7 @@
 mod admission;
 mod allocation;
 mod attributes;
+mod browser;
 mod concurrency;
 mod grpc_calls;
 mod pacing;

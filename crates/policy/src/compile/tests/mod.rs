@@ -29,7 +29,9 @@ fn messages(limits: Vec<LimitRule>) -> Vec<String> {
 }
 
 fn identities(rules: &Rules) -> Vec<String> {
-    let meters = rules.rules().iter().flat_map(|rule| &rule.meters);
+    // The last rule is the built-in limit of preflights.
+    let own = rules.rules().iter().take(rules.preflight_rule().unwrap());
+    let meters = own.flat_map(|rule| &rule.meters);
     meters.map(|meter| meter.identity.to_string()).collect()
 }
 

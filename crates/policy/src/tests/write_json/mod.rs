@@ -9,8 +9,8 @@ use crate::attributes::Attribute;
 use crate::model::{
     Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, GroupSelection,
     JwkMembers, JwtSettings, KeyPart, Level, LimitRule, Located, Match, Mode, OnMissing,
-    OnStoreFailure, PathCase, PathParameters, PathSettings, Penalty, Percent, Policy, QuotaSpec,
-    RateSpec, Test, WhenFull,
+    OnStoreFailure, PathCase, PathParameters, PathSettings, Penalty, Percent, Period, Policy,
+    QuotaSpec, RateSpec, Test, WhenFull,
 };
 use quota::{alternative_quota, duration, quota, quota_override, tiers};
 use value::{Json, list, map, number, text, texts, unless_default};
@@ -87,10 +87,14 @@ fn jwt(jwt: &JwtSettings) -> Json {
 }
 
 fn preflights(rate: Option<&Located<RateSpec>>) -> Json {
-    rate.map_or_else(
-        || text("none"),
-        |rate| text(format!("{}/min", rate.value.units)),
-    )
+    match rate.map(|rate| rate.value) {
+        Some(RateSpec {
+            units,
+            period: Period::Span(span),
+        }) => text(format!("{units}/{}", duration(span))),
+        Some(_) => unreachable!("no test has months"),
+        None => text("none"),
+    }
 }
 
 fn paths(paths: PathSettings) -> Json {
