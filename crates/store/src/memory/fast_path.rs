@@ -43,12 +43,14 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
     let mut last: Option<(&[u8], KeyHash)> = None;
     for (index, check) in checks.iter().enumerate() {
         as_bucket_spend(check)?;
-        let part = check.key.single()?;
-        let key_hash = match last {
-            Some((known, key_hash)) if std::ptr::eq(known, part) => key_hash,
-            _ => store.hash_seed.hash_key(&check.key),
+        let key_hash = match (last, check.key.single()) {
+            (Some((known, key_hash)), Some(part)) if std::ptr::eq(known, part) => key_hash,
+            (_, part) => {
+                let key_hash = store.hash_seed.hash_key(&check.key);
+                last = part.map(|part| (part, key_hash));
+                key_hash
+            }
         };
-        last = Some((part, key_hash));
         found.find(store, key_hash.for_limit(check.limit.id), index)?;
     }
     let mut locked: LockedStates<'_, N> = [const { None }; N];
