@@ -14,6 +14,7 @@ mod leased;
 mod node;
 mod options;
 mod redis_server;
+mod skewed_keys;
 mod store_down;
 mod timed_runs;
 mod usage;
@@ -72,6 +73,7 @@ async fn measure(options: &Options) -> Result<String, Failure> {
             FleetStudy::Leased => leased::measure(&mut rig, options, &mut goals).await?,
             FleetStudy::Flood => flood::measure(&mut rig, options, &mut goals).await?,
             FleetStudy::Dead => store_down::measure(options, &mut goals).await?,
+            FleetStudy::Zipf => skewed_keys::measure(options)?,
         });
     }
     tables.push(goals.into_table());
@@ -116,6 +118,7 @@ mod tests {
             "leased, one hot key",
             "server falls silent",
             "server away, one key",
+            "s = 1.2",
         ] {
             assert!(report.contains(what), "{what} is missing in\n{report}");
         }

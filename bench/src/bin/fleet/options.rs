@@ -23,16 +23,18 @@ pub(crate) enum FleetStudy {
     Leased,
     Flood,
     Dead,
+    Zipf,
 }
 
 const USAGE: &str =
-    "usage: bench fleet [--quick] [--markdown] [--rounds N] [exact] [leased] [flood] [dead]";
+    "usage: bench fleet [--quick] [--markdown] [--rounds N] [exact] [leased] [flood] [dead] [zipf]";
 
-const ALL: [(&str, FleetStudy); 4] = [
+const ALL: [(&str, FleetStudy); 5] = [
     ("exact", FleetStudy::Exact),
     ("leased", FleetStudy::Leased),
     ("flood", FleetStudy::Flood),
     ("dead", FleetStudy::Dead),
+    ("zipf", FleetStudy::Zipf),
 ];
 
 impl Options {

@@ -135,6 +135,7 @@ impl Drop for PendingReply<'_> {
 mod tests {
     use redis::Value;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+    use tokio::task::JoinSet;
 
     use super::*;
 
@@ -142,6 +143,21 @@ mod tests {
     fn connect() -> (PipelinedConnection, DuplexStream) {
         let (ours, peer) = tokio::io::duplex(4_096);
         (PipelinedConnection::start(ours, 8), peer)
+    }
+
+    /// A call that runs while the test plays the peer.
+    struct Running<T>(JoinSet<T>);
+
+    impl<T: Send + 'static> Running<T> {
+        fn start(call: impl Future<Output = T> + Send + 'static) -> Self {
+            let mut calls = JoinSet::new();
+            calls.spawn(call);
+            Self(calls)
+        }
+
+        async fn end(mut self) -> T {
+            self.0.join_next().await.unwrap().unwrap()
+        }
     }
 
     async fn read(peer: &mut DuplexStream) -> Vec<u8> {
@@ -159,7 +175,7 @@ mod tests {
             let connection = connection.clone();
             async move { connection.call(|bytes| bytes.extend_from_slice(name)).await }
         };
-        let mut calls = tokio::task::JoinSet::new();
+        let mut calls = JoinSet::new();
         for name in [b"a", b"b", b"c"] {
             calls.spawn(call(name));
         }
@@ -189,10 +205,10 @@ mod tests {
         }
         assert_eq!(read(&mut peer).await, b"a");
         let query = connection.clone();
-        let next = tokio::spawn(async move { query.query(&redis::cmd("PING")).await });
+        let next = Running::start(async move { query.query(&redis::cmd("PING")).await });
         assert_eq!(read(&mut peer).await, b"*1\r\n$4\r\nPING\r\n");
         peer.write_all(b"+first\r\n+second\r\n").await.unwrap();
-        let reply = next.await.unwrap().unwrap();
+        let reply = next.end().await.unwrap();
         assert_eq!(reply, Value::SimpleString("second".to_owned()));
     }
 
@@ -200,14 +216,14 @@ mod tests {
     async fn commands_of_a_pipeline_stay_together_and_errors_have_their_codes() {
         let (connection, mut peer) = connect();
         let asking = connection.clone();
-        let pipeline = tokio::spawn(async move {
+        let pipeline = Running::start(async move {
             let commands = [redis::cmd("ASKING"), redis::cmd("PING")];
             asking.pipeline(&commands).await
         });
         let sent = read(&mut peer).await;
         assert_eq!(sent, b"*1\r\n$6\r\nASKING\r\n*1\r\n$4\r\nPING\r\n");
         peer.write_all(b"+OK\r\n-MOVED 3 h:1\r\n").await.unwrap();
-        let replies = pipeline.await.unwrap().unwrap();
+        let replies = pipeline.end().await.unwrap();
         let codes: Vec<Option<&str>> = replies
             .iter()
             .map(|reply| reply.as_ref().err().and_then(redis::RedisError::code))
@@ -226,11 +242,11 @@ mod tests {
         ] {
             let (connection, mut peer) = connect();
             let asking = connection.clone();
-            let call = tokio::spawn(async move { asking.call(|bytes| bytes.push(b'a')).await });
+            let call = Running::start(async move { asking.call(|bytes| bytes.push(b'a')).await });
             assert_eq!(read(&mut peer).await, b"a");
             peer.write_all(bytes).await.unwrap();
             drop(peer);
-            let error = call.await.unwrap().unwrap_err();
+            let error = call.end().await.unwrap_err();
             assert_eq!(error.kind(), expected);
             let later = connection.call(|bytes| bytes.push(b'b')).await.unwrap_err();
             assert_eq!(later.kind(), expected);
@@ -256,17 +272,17 @@ mod tests {
             let connection = connection.clone();
             async move { connection.call(|bytes| bytes.resize(len, b'x')).await }
         };
-        let first = tokio::spawn(call(1));
+        let first = Running::start(call(1));
         assert_eq!(read(&mut peer).await, b"x");
-        let second = tokio::spawn(call(1_000));
+        let second = Running::start(call(1_000));
         let long = format!("${}\r\n{}\r\n", 500, "y".repeat(500));
         // The peer reads nothing until it has written everything.
         peer.write_all(long.as_bytes()).await.unwrap();
-        let reply = first.await.unwrap().unwrap().into_value();
+        let reply = first.end().await.unwrap().into_value();
         assert_eq!(reply, Value::BulkString(vec![b'y'; 500]));
         let mut rest = vec![0; 1_000];
         peer.read_exact(&mut rest).await.unwrap();
         peer.write_all(b"*0\r\n").await.unwrap();
-        assert!(second.await.unwrap().is_ok());
+        assert!(second.end().await.is_ok());
     }
 }
