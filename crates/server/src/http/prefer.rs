@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use hyper::HeaderMap;
-use hyper::header::HeaderName;
+use hyper::header::{HeaderName, HeaderValue};
 
 /// The field of a request, and the field of the response that says which preference was applied.
 pub(crate) const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -34,10 +34,10 @@ impl BodyForm {
     /// The form that the first `return` preference of these `Prefer` fields asks for. RFC 7240 ignores repetitions, and
     /// preferences that the server does not know.
     pub(crate) fn from_fields<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
-        let preferences = values
+        let mut preferences = values
             .into_iter()
             .flat_map(|value| value.split(|byte| *byte == b','));
-        preferences.into_iter().find_map(|preference| {
+        preferences.find_map(|preference| {
             let parts = preference.split(|byte| *byte == b';').next()?;
             let equals = parts.iter().position(|byte| *byte == b'=')?;
             let (name, value) = parts.split_at_checked(equals)?;
@@ -58,7 +58,7 @@ impl BodyForm {
 
     /// The same for the fields of a request.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Self> {
-        Self::from_fields(headers.get_all(PREFER).iter().map(|value| value.as_bytes()))
+        Self::from_fields(headers.get_all(PREFER).iter().map(HeaderValue::as_bytes))
     }
 }
 
