@@ -65,11 +65,7 @@ const PANELS: &[(&str, &str, &str)] = &[
         "Policy",
         "limits in the policy, of which one applies",
     ),
-    (
-        "growth limits",
-        "Limits",
-        "limits that apply to a request",
-    ),
+    ("growth limits", "Limits", "limits that apply to a request"),
     ("growth key length", "Length of keys", "bytes of a key"),
     (
         "growth connections",
@@ -136,7 +132,8 @@ pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> 
         appendix += &format!("## {}\n\n{}\n\n", study.title, tables.trim());
     }
     let run = machine::description(options.is_quick)?;
-    let top = format!("{run}\n{}", headline::table(&measurements));
+    let table = headline::table(&measurements);
+    let top = format!("{run}\n{table}\n![Growth of the cost of a decision](img/growth.svg)\n");
     let losses = headline::losses(&measurements);
     let picture = plot::render(&panels(&measurements));
     if !options.is_written {
