@@ -21,6 +21,10 @@ struct Study {
     command: fn(&Workspace, &[String]) -> Result<Command, String>,
     /// Whether it writes a file of measurements.
     has_measurements: bool,
+    /// Whether it prints tables as markdown. Otherwise what it prints is shown as it is.
+    has_markdown: bool,
+    /// A folder without which it is left out.
+    folder: &'static str,
 }
 
 /// Add a row for a study that the page is to have.
@@ -30,30 +34,48 @@ const STUDIES: &[Study] = &[
         title: "Servers",
         command: servers::command,
         has_measurements: true,
+        has_markdown: true,
+        folder: "bench",
     },
     Study {
         name: "growth",
         title: "Growth",
         command: |_, args| Ok(program_command("growth", args)),
         has_measurements: true,
+        has_markdown: true,
+        folder: "bench",
     },
     Study {
         name: "memory",
         title: "In one process, beside other limiters",
         command: |workspace, args| Ok(memory(workspace, args)),
         has_measurements: true,
+        has_markdown: true,
+        folder: "bench",
     },
     Study {
         name: "redis",
         title: "A decision over Redis beside the articles' script",
         command: |_, args| Ok(program_command("redis", args)),
         has_measurements: false,
+        has_markdown: true,
+        folder: "bench",
     },
     Study {
         name: "fleet",
         title: "A node of a fleet beside its parts",
         command: |_, args| Ok(program_command("fleet", args)),
         has_measurements: false,
+        has_markdown: true,
+        folder: "bench",
+    },
+    Study {
+        name: "tower",
+        title: "The tower layer beside other layers",
+        command: |_, args| xtask_command("tower", args),
+        has_measurements: false,
+        has_markdown: false,
+        folder: "bench/tower",
     },
 ];
 
@@ -65,11 +87,7 @@ const PANELS: &[(&str, &str, &str)] = &[
         "Policy",
         "limits in the policy, of which one applies",
     ),
-    (
-        "growth limits",
-        "Limits",
-        "limits that apply to a request",
-    ),
+    ("growth limits", "Limits", "limits that apply to a request"),
     ("growth key length", "Length of keys", "bytes of a key"),
     (
         "growth connections",
@@ -127,16 +145,24 @@ impl AllOptions {
 /// Runs all studies and makes the page.
 pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> {
     let options = AllOptions::parse(args)?;
+    #[expect(
+        clippy::disallowed_types,
+        reason = "times the developer's own wait; no product code runs on it"
+    )]
+    let began = std::time::Instant::now();
     let folder = workspace.target.join("bench");
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut measurements = Measurements::default();
     let mut appendix = String::new();
-    for study in STUDIES {
+    let is_there = |study: &&Study| workspace.root.join(study.folder).is_dir();
+    for study in STUDIES.iter().filter(is_there) {
         let tables = study.run(workspace, options, &folder, &mut measurements)?;
         appendix += &format!("## {}\n\n{}\n\n", study.title, tables.trim());
     }
-    let run = machine::description(options.is_quick)?;
-    let top = format!("{run}\n{}", headline::table(&measurements));
+    // With `--resume` only the studies that were left are in it.
+    let run = machine::description(options.is_quick, began.elapsed())?;
+    let table = headline::table(&measurements);
+    let top = format!("{run}\n{table}\n![Growth of the cost of a decision](img/growth.svg)\n");
     let losses = headline::losses(&measurements);
     let picture = plot::render(&panels(&measurements));
     if !options.is_written {
@@ -180,7 +206,10 @@ impl Study {
         options: AllOptions,
         numbers: &Path,
     ) -> Result<String, String> {
-        let mut args = vec!["--markdown".to_owned()];
+        let mut args = Vec::new();
+        if self.has_markdown {
+            args.push("--markdown".to_owned());
+        }
         if options.is_quick {
             args.push("--quick".to_owned());
         }
@@ -191,8 +220,26 @@ impl Study {
         eprintln!("== {}", self.title);
         // Progress is shown while it runs; tables are kept.
         let (tables, _) = process::capture(command.stderr(Stdio::inherit()))?;
-        Ok(tables)
+        Ok(if self.has_markdown {
+            tables
+        } else {
+            verbatim(&tables)
+        })
     }
+}
+
+/// A study that a command of this program drives.
+fn xtask_command(name: &str, args: &[String]) -> Result<Command, String> {
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(this);
+    command.args(["bench", name]).args(args);
+    Ok(command)
+}
+
+/// Columns as they are, without the commands that were started.
+fn verbatim(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with("$ "));
+    format!("```text\n{}\n```", lines.collect::<Vec<_>>().join("\n"))
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -256,6 +303,12 @@ mod tests {
         assert_eq!(parse("--markdown"), Ok(AllOptions::default()));
         assert!(parse("--resume").is_ok_and(|options| options.is_resumed));
         assert!(parse("--fast").is_err_and(|error| error.contains("`--fast`")));
+    }
+
+    #[test]
+    fn columns_are_shown_without_the_commands_that_made_them() {
+        let text = "$ cargo build\nlayer ns\nbare  10\n";
+        assert_eq!(verbatim(text), "```text\nlayer ns\nbare  10\n```");
     }
 
     #[test]

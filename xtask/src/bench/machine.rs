@@ -3,12 +3,13 @@
 //! Must not know: what was measured.
 
 use std::process::Command;
+use std::time::Duration;
 
 use super::servers;
 use crate::process;
 
 /// One paragraph for the top of a page.
-pub(super) fn description(is_quick: bool) -> Result<String, String> {
+pub(super) fn description(is_quick: bool, took: Duration) -> Result<String, String> {
     let first_line = |program: &str, args: &[&str]| {
         let output = process::capture(Command::new(program).args(args));
         let text = output.map_or_else(
@@ -42,8 +43,9 @@ pub(super) fn description(is_quick: bool) -> Result<String, String> {
         servers::PEER,
         servers::PEER_VERSION
     );
+    let minutes = took.as_secs().div_ceil(60);
     Ok(format!(
-        "Measured on {date} at commit {commit}: {cores} cores of {model}, {memory} GB, Linux {kernel}; {versions}.{length}\n"
+        "Measured on {date} at commit {commit}: {cores} cores of {model}, {memory} GB, Linux {kernel}; {versions}. The run took {minutes} minutes, building included.{length}\n"
     ))
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Contender {
     pub(crate) fill: Option<(SocketAddr, Ask)>,
     /// Whether it keeps anything that could be filled.
     pub(crate) has_states: bool,
-    /// Whether questions that are sent together are answered without a pause of the network's.
+    /// Whether many requests that are sent together are all answered, and without a pause.
     pub(crate) pipelines: bool,
     pub(crate) server: Rc<Server>,
     /// The store that the server calls, on the core of the load.
@@ -108,7 +108,7 @@ impl Contender {
         self
     }
 
-    /// The same, whose answers wait for the network when questions are sent together.
+    /// The same, which does not answer well when many requests are sent together.
     fn stalling(mut self) -> Self {
         self.pipelines = false;
         self

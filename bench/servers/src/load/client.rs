@@ -50,7 +50,9 @@ impl Client {
                 unsent: Vec::new(),
                 timed_from: VecDeque::with_capacity(way.shape.depth),
             };
+            // At once: a server gives up on a connection that says nothing while thousands more are opened.
             line.talk.greet(&mut line.unsent);
+            line.send().map_err(std::io::Error::other)?;
             Ok::<_, std::io::Error>(line)
         };
         let lines: Result<Vec<Line>, _> = (0..way.shape.connections).map(open).collect();

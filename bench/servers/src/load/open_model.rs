@@ -63,7 +63,8 @@ impl OpenModel {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         // Above zero, so that its logarithm is a number.
-        let uniform = ((self.random >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        let high = u32::try_from(self.random >> 32).unwrap_or(0);
+        let uniform = (f64::from(high) + 1.0) / (f64::from(u32::MAX) + 1.0);
         self.mean.mul_f64(-uniform.ln())
     }
 }

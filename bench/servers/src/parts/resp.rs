@@ -23,7 +23,9 @@ pub(super) fn run(
         ("", Keys::Many(options.many())),
         (" million", Keys::Many(options.keys)),
     ];
-    for (suffix, keys) in patterns {
+    // A short run has no more than that.
+    let count = if options.keys > options.many() { 3 } else { 2 };
+    for (suffix, keys) in patterns.into_iter().take(count) {
         let what = keys.name();
         if options.parts.contains(&Part::Resp) {
             let workload = Workload {

@@ -27,6 +27,15 @@ mod node;
 #[path = "../../../peers/src/stats.rs"]
 mod stats;
 
+// `bench/servers` is outside the workspace, so CI runs the tests of its recorder of latencies here.
+#[cfg(test)]
+#[path = "../../../peers/src/histogram.rs"]
+mod histogram;
+#[cfg(test)]
+#[path = "../../../servers/src/load/open_model.rs"]
+#[expect(dead_code, reason = "the load of servers uses the other functions")]
+mod open_model;
+
 use std::process::ExitCode;
 
 use measurements::Measurements;
