@@ -92,7 +92,7 @@ fn leases_are_renewed_after_a_third_of_them() {
     assert!(table.is_empty());
     let number = table.insert(1, START, LEASE);
     let renewals = std::cell::Cell::new(0);
-    let renew_at = |seconds| {
+    let renew_at = |seconds: u64| {
         let now = Timestamp::from_secs(1_000 + seconds);
         table.renew_due(now, |_| {
             renewals.set(renewals.get() + 1);
