@@ -76,7 +76,7 @@ fn run(order: &[Step], is_renewer_right: bool) -> (Vec<u32>, usize) {
 }
 
 #[test]
-fn i_14_every_permit_is_released_once_in_every_order_of_ends_and_renewals() {
+fn i14_every_permit_is_released_once_in_every_order_of_ends_and_renewals() {
     let orders = orders();
     assert_eq!(orders.len(), 420);
     for order in &orders {
