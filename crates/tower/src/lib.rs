@@ -1,6 +1,10 @@
+//! A tower layer that limits requests by a policy, for axum, hyper and tonic.
+//!
 #![doc = include_str!("docs/guide.md")]
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
+
+// A translation of HTTP onto `tollgate-service`. It makes no decisions. Must not know: stores, algorithms, sockets.
 
 mod body;
 mod builder;

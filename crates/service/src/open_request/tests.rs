@@ -76,7 +76,7 @@ fn run(order: &[Step], is_renewer_right: bool) -> (Vec<u32>, usize) {
 }
 
 #[test]
-fn i_14_every_permit_is_released_once_in_every_order_of_ends_and_renewals() {
+fn i14_every_permit_is_released_once_in_every_order_of_ends_and_renewals() {
     let orders = orders();
     assert_eq!(orders.len(), 420);
     for order in &orders {
@@ -92,7 +92,7 @@ fn leases_are_renewed_after_a_third_of_them() {
     assert!(table.is_empty());
     let number = table.insert(1, START, LEASE);
     let renewals = std::cell::Cell::new(0);
-    let renew_at = |seconds| {
+    let renew_at = |seconds: u64| {
         let now = Timestamp::from_secs(1_000 + seconds);
         table.renew_due(now, |_| {
             renewals.set(renewals.get() + 1);

@@ -55,7 +55,7 @@ async fn streaming(
 }
 
 #[tokio::test]
-async fn i_14_a_permit_is_held_until_the_body_ends_or_is_dropped() {
+async fn i14_a_permit_is_held_until_the_body_ends_or_is_dropped() {
     let (layer, _clock) = layer(ONE);
     let mut body = streaming(&layer).await;
     assert!(!is_free(&layer).await, "the head is not the end");
@@ -84,7 +84,7 @@ async fn a_client_that_sends_one_request_after_the_other_is_never_denied() {
 }
 
 #[tokio::test]
-async fn i_14_aborts_timeouts_and_panics_release_permits() {
+async fn i14_aborts_timeouts_and_panics_release_permits() {
     let (layer, _clock) = layer(ONE);
     let endless = service_fn(|_: Request<()>| {
         std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>()
@@ -115,7 +115,7 @@ async fn i_14_aborts_timeouts_and_panics_release_permits() {
 
 /// The response to an upgrade has no body, and its stream lives on.
 #[tokio::test]
-async fn i_14_a_permit_travels_with_an_upgraded_stream() {
+async fn i14_a_permit_travels_with_an_upgraded_stream() {
     let (layer, _clock) = layer(ONE);
     let (close, closed) = oneshot::channel::<()>();
     let closed = Arc::new(Mutex::new(Some(closed)));
@@ -149,7 +149,7 @@ async fn i_14_a_permit_travels_with_an_upgraded_stream() {
 
 /// A lease of 60 s expired while its request went on, and one more request was admitted.
 #[tokio::test]
-async fn i_14_leases_are_renewed_while_requests_go_on() {
+async fn i14_leases_are_renewed_while_requests_go_on() {
     let (layer, clock) = layer("limits: [{ name: one, concurrency: 1, lease: 60s }]");
     let body = streaming(&layer).await;
     for _ in 0..10 {

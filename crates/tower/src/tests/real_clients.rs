@@ -156,7 +156,7 @@ async fn misbehave(address: SocketAddr, kind: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i_14_permits_are_never_above_the_cap_whatever_clients_and_handlers_do() {
+async fn i14_permits_are_never_above_the_cap_whatever_clients_and_handlers_do() {
     let layer = TollgateLayer::from_policy("limits: [{ name: few, concurrency: 3 }]").unwrap();
     let gauge = Gauge::default();
     let app = app(layer.clone(), &gauge);

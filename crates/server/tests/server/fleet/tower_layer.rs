@@ -49,7 +49,7 @@ async fn layers_of_two_programs_share_one_quota() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i_14_permits_return_to_a_fleet_when_bodies_end() {
+async fn i14_permits_return_to_a_fleet_when_bodies_end() {
     let redis = RedisNode::start(ServerProgram::Redis, &[]);
     let policy = "limits: [{ name: two, concurrency: 2, lease: 1h }]";
     let one = start_server(&redis.url(), policy).await;
