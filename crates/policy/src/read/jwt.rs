@@ -33,7 +33,7 @@ pub(crate) const JWT: [Field<JwtSettings>; 7] = [
         FieldDefault::None,
         "Public keys as JWK members: `{ kty: OKP, crv: Ed25519, kid: a, x: … }`. Secret keys belong in `keys_file`.",
         || non_empty_list_of(&json!({ "type": "object", "required": ["kty"] })),
-        |reader, node, name, jwt| read_keys(reader, node, name, jwt),
+        read_keys,
     ),
     Field::new(
         "issuers",
@@ -58,7 +58,7 @@ pub(crate) const JWT: [Field<JwtSettings>; 7] = [
         FieldDefault::Value("header.authorization"),
         "What carries the token: a header, a cookie, or an entry of a descriptor. `Bearer ` before it is left out.",
         || definition_ref("attribute"),
-        |reader, node, name, jwt| read_from(reader, node, name, jwt),
+        read_from,
     ),
     Field::new(
         "leeway",

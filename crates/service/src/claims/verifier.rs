@@ -120,8 +120,8 @@ impl TokenVerifier {
 
     /// The position of a claim among the values of a token.
     pub(super) fn index_of(&self, name: &str) -> Option<usize> {
-        let by_name = |known: &Box<str>| (**known).cmp(name);
-        self.names.binary_search_by(by_name).ok()
+        let found = self.names.binary_search_by(|known| (**known).cmp(name));
+        found.ok()
     }
 
     /// What is known of a token without computing a signature.

@@ -253,7 +253,7 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn jwt(number: u16) -> Option<JwtSettings> {
-    (number % 3 > 0).then(|| JwtSettings {
+    (!number.is_multiple_of(3)).then(|| JwtSettings {
         keys: vec![Located::from(vec![("kty".into(), "OKP".into())])],
         keys_file: (number % 3 > 1).then(|| Box::<str>::from("keys.json").into()),
         issuers: vec!["https://a.example".into(); usize::from(number % 2)],
@@ -269,7 +269,7 @@ fn preflights(number: u16) -> Option<Located<RateSpec>> {
         units: u64::from(number),
         ..Policy::PREFLIGHTS
     };
-    (number % 2 > 0).then(|| rate.into())
+    (!number.is_multiple_of(2)).then(|| rate.into())
 }
 
 fn path_settings(number: u16) -> PathSettings {

@@ -93,7 +93,7 @@ fn a_denial_before_claims_is_penalised_like_any_other() {
     assert!(check(&service, &caller(&token(&signer, 1))).is_admitted());
     let denied = check(&service, &caller(&token(&signer, 2)));
     assert_eq!(
-        denied.reason().map(|reason| reason.as_str()),
+        denied.reason().map(tollgate_engine::DenialReason::as_str),
         Some("blocked")
     );
     clock.advance(tollgate_core::Nanos::from_secs(300));
