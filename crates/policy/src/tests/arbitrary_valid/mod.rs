@@ -13,9 +13,10 @@ use tollgate_core::Nanos;
 
 use crate::attributes::Attribute;
 use crate::model::{
-    Amount, Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, Group,
-    GroupSelection, KeyPart, Level, LimitRule, Mode, OnStoreFailure, PathCase, PathParameters,
-    PathSettings, Penalty, Percent, Policy, QuotaOverride, QuotaSpec, StatusClass, Tiers, WhenFull,
+    Amount, Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, GatewaySpec,
+    Group, GroupSelection, KeyPart, Level, LimitRule, Mode, OnStoreFailure, PathCase,
+    PathParameters, PathSettings, Penalty, Percent, Policy, QuotaOverride, QuotaSpec, RouteSpec,
+    StatusClass, Tiers, UpstreamSpec, WeightedAddress, WhenFull,
 };
 use matching::{key, matching, template, text, texts_attribute, word};
 use quotas::{LOCAL, candidate_beside, own_quota, quota, rate_quota, same_kind, span, unlimited};
@@ -242,8 +243,31 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
                 mode,
                 nodes,
                 divergence_threshold: Percent::from_hundredths(threshold),
+                gateway: gateway(threshold),
             },
         )
+}
+
+/// Sometimes a gateway with two upstreams.
+fn gateway(number: u16) -> Option<GatewaySpec> {
+    let address = |text: &str| crate::grammar::parse_upstream_address(text).unwrap();
+    let mut gateway = GatewaySpec::single(address("http://127.0.0.1:3000"));
+    if number % 2 == 0 {
+        let mut second = UpstreamSpec::new(Box::<str>::from("second").into());
+        second.retries = u32::from(number % 11);
+        second.retry_budget = Percent::from_hundredths(number);
+        second.addresses = vec![WeightedAddress {
+            address: address("unix:/run/second.sock"),
+            weight: u32::from(number % 9 + 1),
+        }];
+        let mut route = RouteSpec::new(second.name.clone());
+        route.path = "/second".into();
+        route.strip_prefix = number % 4 == 0;
+        route.host = Some("*.a.example".into());
+        gateway.upstreams.push(second);
+        gateway.routes.push(route);
+    }
+    (number % 3 != 0).then_some(gateway)
 }
 
 fn path_settings(number: u16) -> PathSettings {
