@@ -1,0 +1,499 @@
+//! Over 200 hostile requests as raw bytes. Whatever a client sends, the upstream sees exactly one well-formed request or none,
+//! and never the one that is hidden in another (`/smuggled`).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tollgate_server::gateway::GatewayLimits;
+
+use super::recorder::Recorder;
+use super::{DEADLINE, OK, start_with};
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// The upstream sees it once.
+    Forwarded,
+    /// The upstream sees nothing.
+    Refused,
+}
+use Fate::{Forwarded, Refused};
+
+struct HostileRequest {
+    bytes: Vec<u8>,
+    fate: Fate,
+}
+
+/// What hides behind a request with a body.
+const HIDDEN: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// `~` stands for the path of the case, so that the upstream tells which one it saw.
+fn case(text: impl AsRef<[u8]>, fate: Fate) -> HostileRequest {
+    HostileRequest {
+        bytes: text.as_ref().to_vec(),
+        fate,
+    }
+}
+
+/// Request lines, each with one `Host`.
+fn request_lines() -> Vec<HostileRequest> {
+    let lines: &[(&str, Fate)] = &[
+        ("GET ~ HTTP/1.1", Forwarded),
+        ("GET ~?q=%00 HTTP/1.1", Forwarded),
+        ("GET http://a~ HTTP/1.1", Forwarded),
+        ("GET https://a~ HTTP/1.1", Forwarded),
+        ("GET //~ HTTP/1.1", Forwarded),
+        ("GET /x/..~ HTTP/1.1", Forwarded),
+        ("GET /%2e%2e~ HTTP/1.1", Forwarded),
+        ("OPTIONS ~ HTTP/1.1", Forwarded),
+        ("PURGE ~ HTTP/1.1", Forwarded),
+        ("GET http://b~ HTTP/1.1", Refused),
+        ("GET http://a:81~ HTTP/1.1", Refused),
+        ("GET http://u:p@a~ HTTP/1.1", Refused),
+        ("GET ftp://a~ HTTP/1.1", Refused),
+        ("GET file://~ HTTP/1.1", Refused),
+        ("GET gopher://a:70~ HTTP/1.1", Refused),
+        ("GET a:80 HTTP/1.1", Refused),
+        ("GET a HTTP/1.1", Refused),
+        ("GET * HTTP/1.1", Refused),
+        ("OPTIONS * HTTP/1.1", Refused),
+        ("CONNECT a:443 HTTP/1.1", Refused),
+        ("CONNECT ~ HTTP/1.1", Refused),
+        ("TRACE ~ HTTP/1.1", Refused),
+        ("GET ~", Refused),
+        ("GET", Refused),
+        ("", Refused),
+        ("GET ~ HTTP/0.9", Refused),
+        ("GET ~ HTTP/1.2", Refused),
+        ("GET ~ HTTP/2.0", Refused),
+        ("GET ~ HTTP/3", Refused),
+        ("GET ~ HTTP/1.1.1", Refused),
+        ("GET ~ HTTP/11", Refused),
+        ("GET ~ http/1.1", Refused),
+        ("GET ~ HTPP/1.1", Refused),
+        ("GET ~ HTTP/1.1 ", Refused),
+        ("GET ~ HTTP/1.1 x", Refused),
+        ("GET ~ x HTTP/1.1", Refused),
+        ("GET  ~ HTTP/1.1", Refused),
+        ("GET ~  HTTP/1.1", Refused),
+        ("GET\t~ HTTP/1.1", Refused),
+        (" GET ~ HTTP/1.1", Refused),
+        ("G\u{0}T ~ HTTP/1.1", Refused),
+        ("G(T ~ HTTP/1.1", Refused),
+        ("GET ~\u{0} HTTP/1.1", Refused),
+        ("GET ~\u{1} HTTP/1.1", Refused),
+        ("GET ~\u{7f} HTTP/1.1", Refused),
+        ("GET ~%00 HTTP/1.1", Refused),
+        ("GET ~%0d%0aX:y HTTP/1.1", Refused),
+        ("GET ~% HTTP/1.1", Refused),
+        ("GET ~%4 HTTP/1.1", Refused),
+        ("GET ~%zz HTTP/1.1", Refused),
+        ("GET ~%7f HTTP/1.1", Refused),
+        ("PRI * HTTP/2.0", Refused),
+    ];
+    let mut cases: Vec<_> = lines
+        .iter()
+        .map(|(line, fate)| case(format!("{line}\r\nHost: a\r\n\r\n"), *fate))
+        .collect();
+    let long = "a".repeat(70_000);
+    cases.push(case(
+        format!("GET ~{long} HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Refused,
+    ));
+    cases.push(case(
+        format!("GET ~{} HTTP/1.1\r\nHost: a\r\n\r\n", &long[..8_200]),
+        Refused,
+    ));
+    cases.push(case(
+        format!("{} ~ HTTP/1.1\r\nHost: a\r\n\r\n", &long[..40_000]),
+        Refused,
+    ));
+    cases
+}
+
+/// Fields beside `Host: a` of a GET request.
+fn fields() -> Vec<HostileRequest> {
+    let fields: &[(&str, Fate)] = &[
+        ("X: y", Forwarded),
+        ("X:y", Forwarded),
+        ("X:", Forwarded),
+        ("X: \t y \t", Forwarded),
+        ("X: \u{fc}", Forwarded),
+        ("Connection: close", Forwarded),
+        ("Connection: close, host", Forwarded),
+        ("Connection: x-forwarded-for, via, x-real-ip", Forwarded),
+        ("Connection: content-length", Forwarded),
+        ("Connection: ,,,", Forwarded),
+        ("Connection: \"quoted\"", Forwarded),
+        (
+            "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__",
+            Forwarded,
+        ),
+        ("Upgrade: TLS/1.3\r\nConnection: upgrade", Forwarded),
+        ("Upgrade: connect-udp\r\nConnection: upgrade", Forwarded),
+        ("Proxy-Connection: keep-alive", Forwarded),
+        ("Keep-Alive: timeout=5", Forwarded),
+        ("Expect: 100-continue", Forwarded),
+        ("Expect: something", Forwarded),
+        ("Max-Forwards: 0", Forwarded),
+        ("TE: chunked, trailers, gzip", Forwarded),
+        (
+            "Trailer: content-length, host, transfer-encoding",
+            Forwarded,
+        ),
+        (
+            "X-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1",
+            Forwarded,
+        ),
+        (
+            "X-Original-URL: /smuggled\r\nX-Rewrite-URL: /smuggled",
+            Forwarded,
+        ),
+        ("Content-Length: 0", Forwarded),
+        ("Host: a", Refused),
+        ("Host: b", Refused),
+        ("host: a", Refused),
+        ("HOST:", Refused),
+        ("X : y", Refused),
+        (" X: y", Refused),
+        ("\tX: y", Refused),
+        (": y", Refused),
+        ("X", Refused),
+        ("X y", Refused),
+        ("X: y\r\n folded", Refused),
+        ("X: y\r\n\tfolded", Refused),
+        ("X(: y", Refused),
+        ("X@: y", Refused),
+        ("X\u{0}: y", Refused),
+        ("X: \u{0}", Refused),
+        ("X: y\rz: w", Refused),
+        ("X: y\r\r\nz: w", Refused),
+        ("X: \u{1}", Refused),
+        ("X: \u{b}", Refused),
+        ("X: \u{7f}", Refused),
+        ("\u{fc}: y", Refused),
+    ];
+    let mut cases: Vec<_> = fields
+        .iter()
+        .map(|(field, fate)| {
+            case(
+                format!("GET ~ HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n"),
+                *fate,
+            )
+        })
+        .collect();
+    let many: String = (0..200).map(|n| format!("x-{n}: y\r\n")).collect();
+    cases.push(case(
+        format!("GET ~ HTTP/1.1\r\nHost: a\r\n{many}\r\n"),
+        Refused,
+    ));
+    let long = "y".repeat(70_000);
+    cases.push(case(
+        format!("GET ~ HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n"),
+        Refused,
+    ));
+    cases.push(case(
+        format!("GET ~ HTTP/1.1\r\nHost: a\r\n{long}: x\r\n\r\n"),
+        Refused,
+    ));
+    // One line ends without CR, which RFC 9112 permits to read. It is written anew.
+    cases.push(case("GET ~ HTTP/1.1\nHost: a\n\n", Forwarded));
+    cases.push(case("\r\nGET ~ HTTP/1.1\r\nHost: a\r\n\r\n", Forwarded));
+    for host in [
+        "", " ", "b c", "a/b", "a\\b", "a@b", "a:b", "a:80:80", "a:999999", ":80", "[::1", "[x]",
+        "::1", "a,b", "a%2eb", "a?b", "a#b", "*", "http://a", "\u{fc}",
+    ] {
+        cases.push(case(
+            format!("GET ~ HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            Refused,
+        ));
+    }
+    for host in [
+        "A",
+        "a.",
+        "a:80",
+        "a:",
+        "[::1]",
+        "[::1]:80",
+        "192.0.2.7",
+        "a_b",
+        "127.0.0.1:6379",
+    ] {
+        cases.push(case(
+            format!("GET ~ HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            Forwarded,
+        ));
+    }
+    cases.push(case("GET ~ HTTP/1.1\r\n\r\n", Refused));
+    cases.push(case("GET ~ HTTP/1.0\r\n\r\n", Refused));
+    cases.push(case("GET ~ HTTP/1.0\r\nHost: a\r\n\r\n", Forwarded));
+    cases
+}
+
+/// Lengths and codings of a POST request, followed by what they would hide.
+fn framing() -> Vec<HostileRequest> {
+    let hidden_len = HIDDEN.len();
+    let mut cases = Vec::new();
+    // Every length here covers the hidden request, or is refused.
+    for (lengths, fate) in [
+        (format!("Content-Length: {hidden_len}"), Forwarded),
+        (
+            format!("Content-Length: {hidden_len}\r\nContent-Length: {hidden_len}"),
+            Forwarded,
+        ),
+        (
+            format!("Content-Length: 0\r\nContent-Length: {hidden_len}"),
+            Refused,
+        ),
+        (
+            format!("Content-Length: {hidden_len}\r\nContent-Length: 0"),
+            Refused,
+        ),
+        (
+            format!("Content-Length: {hidden_len}, {hidden_len}"),
+            Refused,
+        ),
+        (format!("Content-Length: 0, {hidden_len}"), Refused),
+        (format!("Content-Length: +{hidden_len}"), Refused),
+        (format!("Content-Length: -{hidden_len}"), Refused),
+        (format!("Content-Length: {hidden_len}.0"), Refused),
+        (format!("Content-Length: 0x{hidden_len}"), Refused),
+        (format!("Content-Length: {hidden_len} 0"), Refused),
+        (format!("Content-Length: \"{hidden_len}\""), Refused),
+        (format!("Content-Length: {hidden_len};"), Refused),
+        (format!("Content-Length : {hidden_len}"), Refused),
+        ("Content-Length:".to_owned(), Refused),
+        ("Content-Length: x".to_owned(), Refused),
+        ("Content-Length: 18446744073709551616".to_owned(), Refused),
+        (
+            "Content-Length: 99999999999999999999999".to_owned(),
+            Refused,
+        ),
+        (format!("Content-Length: \u{b}{hidden_len}"), Refused),
+        (
+            format!("Content_Length: 0\r\nContent-Length: {hidden_len}"),
+            Forwarded,
+        ),
+    ] {
+        let text = format!("POST ~ HTTP/1.1\r\nHost: a\r\n{lengths}\r\n\r\n{HIDDEN}");
+        cases.push(case(text, fate));
+    }
+    // A coding that is not plainly `chunked` is refused, whatever a length says.
+    for coding in [
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding: chunked, identity",
+        "Transfer-Encoding: chunked, gzip",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding: chunkedx",
+        "Transfer-Encoding: chunked;q=1",
+        "Transfer-Encoding: \"chunked\"",
+        "Transfer-Encoding: 'chunked'",
+        "Transfer-Encoding:",
+        "Transfer-Encoding: gzip",
+        "Transfer-Encoding: deflate",
+        "Transfer-Encoding: cow",
+        "Transfer-Encoding : chunked",
+        " Transfer-Encoding: chunked",
+        "Transfer-Encoding\t: chunked",
+        "Transfer-Encoding: \u{b}chunked",
+        "Transfer-Encoding: \u{0}chunked",
+        "Transfer-Encoding: chunked\u{0}",
+        "X: y\r\n Transfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: x",
+    ] {
+        for length in ["", "Content-Length: 4\r\n"] {
+            let text =
+                format!("POST ~ HTTP/1.1\r\nHost: a\r\n{length}{coding}\r\n\r\n0\r\n\r\n{HIDDEN}");
+            cases.push(case(text, Refused));
+        }
+    }
+    // HTTP/1.0 has no codings.
+    let text = format!(
+        "POST ~ HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{HIDDEN}"
+    );
+    cases.push(case(text, Refused));
+    cases
+}
+
+/// Chunked bodies that end in the middle, are malformed, or have more than they need.
+fn chunks() -> Vec<HostileRequest> {
+    let chunked = |body: &str, fate| {
+        case(
+            format!(
+                "POST ~ HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+            ),
+            fate,
+        )
+    };
+    let mut cases: Vec<_> = [
+        ("0\r\n\r\n", Forwarded),
+        ("3\r\nabc\r\n0\r\n\r\n", Forwarded),
+        ("03\r\nabc\r\n00\r\n\r\n", Forwarded),
+        ("3;ext\r\nabc\r\n0\r\n\r\n", Forwarded),
+        ("3;a=\"b\"\r\nabc\r\n0;last\r\n\r\n", Forwarded),
+        ("A\r\n0123456789\r\n0\r\n\r\n", Forwarded),
+        ("3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n", Forwarded),
+        (
+            "3\r\nabc\r\n0\r\nHost: b\r\nContent-Length: 5\r\n\r\n",
+            Forwarded,
+        ),
+        ("3\r\nabcd\r\n0\r\n\r\n", Refused),
+        ("3\r\nab\r\n0\r\n\r\n", Refused),
+        ("3\nabc\n0\n\n", Refused),
+        ("3\r\nabc0\r\n\r\n", Refused),
+        ("0x3\r\nabc\r\n0\r\n\r\n", Refused),
+        ("-1\r\nabc\r\n0\r\n\r\n", Refused),
+        ("+3\r\nabc\r\n0\r\n\r\n", Refused),
+        ("3 3\r\nabc\r\n0\r\n\r\n", Refused),
+        ("g\r\nabc\r\n0\r\n\r\n", Refused),
+        ("\r\nabc\r\n0\r\n\r\n", Refused),
+        ("3\u{0}\r\nabc\r\n0\r\n\r\n", Refused),
+        ("3;\r\r\nabc\r\n0\r\n\r\n", Refused),
+        ("3;a\nb\r\nabc\r\n0\r\n\r\n", Refused),
+        ("FFFFFFFFFFFFFFFFF\r\nabc\r\n0\r\n\r\n", Refused),
+        ("ffffffffffffffff\r\nabc\r\n0\r\n\r\n", Refused),
+        ("3\r\nabc\r\n", Refused),
+        ("3\r\na", Refused),
+        ("3", Refused),
+        ("", Refused),
+    ]
+    .map(|(body, fate)| chunked(body, fate))
+    .into();
+    let long = "x".repeat(20_000);
+    cases.push(chunked(&format!("3;{long}\r\nabc\r\n0\r\n\r\n"), Refused));
+    cases.push(chunked(
+        &format!("3\r\nabc\r\n0\r\nX: {}\r\n\r\n", long.repeat(4)),
+        Refused,
+    ));
+    let many: String = (0..2_000).map(|n| format!("x-{n}: y\r\n")).collect();
+    cases.push(chunked(&format!("3\r\nabc\r\n0\r\n{many}\r\n"), Refused));
+    cases.push(chunked(&"1;\r\na\r\n".repeat(10).to_string(), Refused));
+    cases
+}
+
+/// What is not HTTP/1.1 at all.
+fn other_protocols() -> Vec<HostileRequest> {
+    [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
+        b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\nGET ~ HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"\r\n\r\n\r\nSSH-2.0-x\r\n",
+        b"*1\r\n$4\r\nPING\r\n",
+        b"\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\xef\xbb\xbfGET ~ HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"{\"a\": 1}\r\n\r\n",
+        b"EHLO a\r\n",
+        b"GET ~\r\n",
+        b"GET ~\n",
+    ]
+    .map(|bytes| case(bytes, Refused))
+    .into()
+}
+
+/// Sends one request and returns when the gateway has answered it or closed the connection.
+async fn send(address: std::net::SocketAddr, bytes: Vec<u8>) -> Vec<u8> {
+    let mut client = TcpStream::connect(address).await.unwrap();
+    // The gateway may refuse and close before it has read all.
+    let _refused = client.write_all(&bytes).await;
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4_096];
+    loop {
+        match timeout(DEADLINE, client.read(&mut buffer))
+            .await
+            .expect("an answer")
+        {
+            Ok(0) | Err(_) => return answer,
+            Ok(len) => answer.extend(&buffer[..len]),
+        }
+        let text = String::from_utf8_lossy(&answer);
+        if text.contains("\r\n\r\n") && !text.starts_with("HTTP/1.1 100") {
+            return answer;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_36_the_upstream_sees_one_well_formed_request_or_none() {
+    let recorder = Recorder::start(OK).await;
+    let mut limits = GatewayLimits::default();
+    // What is incomplete is refused when its time is up.
+    limits.header_timeout = Duration::from_millis(1_000);
+    limits.body_timeout = Duration::from_millis(500);
+    let text = "limits: none\ngateway: { upstreams: { app: http://UPSTREAM }, routes: [{ upstream: app }] }";
+    let gateway = start_with(text, recorder.address, limits, "").await;
+    let mut cases = request_lines();
+    cases.extend(fields());
+    cases.extend(framing());
+    cases.extend(chunks());
+    cases.extend(other_protocols());
+    assert!(cases.len() >= 200, "only {} cases", cases.len());
+    let mut sending = JoinSet::new();
+    let mut fates = HashMap::new();
+    for (number, case) in cases.into_iter().enumerate() {
+        let path = format!("/case-{number}");
+        let bytes = replace(&case.bytes, &path);
+        fates.insert(path.clone(), (case.fate, bytes.escape_ascii().to_string()));
+        let address = gateway.address;
+        sending.spawn(async move { (path, send(address, bytes).await) });
+        // A listener has a queue of connections, which need not be full here.
+        while sending.len() >= 64 {
+            check_answer(&fates, sending.join_next().await.unwrap().unwrap());
+        }
+    }
+    while let Some(sent) = sending.join_next().await {
+        check_answer(&fates, sent.unwrap());
+    }
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for request in recorder.requests() {
+        let path = request.target.split(['?', '%', ';']).next().unwrap();
+        let path = path.trim_start_matches("/x");
+        *seen.entry(path.to_owned()).or_default() += 1;
+    }
+    let mut complaints = Vec::new();
+    for (path, (fate, bytes)) in &fates {
+        let times = seen.remove(path).unwrap_or(0);
+        if times != usize::from(*fate == Forwarded) {
+            let shown: String = bytes.chars().take(200).collect();
+            complaints.push(format!("{fate:?}, seen {times} times: {shown}"));
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(seen.is_empty(), "smuggled: {seen:?}");
+    gateway.running.stop().await;
+}
+
+/// A request that is forwarded is answered by the upstream; one that is refused gets a 4xx or nothing.
+fn check_answer(fates: &HashMap<String, (Fate, String)>, (path, answer): (String, Vec<u8>)) {
+    let (fate, bytes) = &fates[&path];
+    let answer = String::from_utf8_lossy(&answer);
+    let is_fine = match fate {
+        Forwarded => answer.contains("HTTP/1.1 200 OK") || answer.starts_with("HTTP/1.0 200 OK"),
+        // HTTP/2 frames, for what begins like HTTP/2.
+        Refused => {
+            answer.is_empty()
+                || answer.starts_with("HTTP/1.1 4")
+                || answer.starts_with('\0')
+                || answer.starts_with("HTTP/1.0 4")
+        }
+    };
+    let shown: String = bytes.chars().take(200).collect();
+    assert!(is_fine, "{fate:?}: {shown}\ngot {answer}");
+}
+
+fn replace(bytes: &[u8], path: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for byte in bytes {
+        match byte {
+            b'~' => out.extend(path.as_bytes()),
+            byte => out.push(*byte),
+        }
+    }
+    out
+}
