@@ -255,6 +255,15 @@ impl<S: StateStore> Engine<S> {
         self.run(ticket, SettleAction::Renew)
     }
 
+    /// Like [`renew`](Self::renew), also for leases that have expired, if nobody has taken their places meanwhile. For a
+    /// process that holds a ticket and is the only one to ask the store.
+    ///
+    /// # Errors
+    /// The store did not answer.
+    pub fn reacquire(&self, ticket: &Ticket) -> Result<bool, StoreError> {
+        self.run(ticket, SettleAction::Reacquire)
+    }
+
     fn run(&self, ticket: &Ticket, action: SettleAction<'_>) -> Result<bool, StoreError> {
         let mut settlement = ticket.settlement(action);
         run_local(&mut settlement, &self.store);

@@ -427,7 +427,9 @@ fn has_spillovers(rules: &Rules) -> bool {
 
 /// Whether some charge of this rule depends on the response.
 fn awaits_response(rule: &Rule) -> bool {
-    rule.cost.response_header().is_some() || matches!(rule.count, Count::Responses(_))
+    rule.cost.is_from_response()
+        || !rule.refund.is_empty()
+        || matches!(rule.count, Count::Responses(_))
 }
 
 /// A denial is not cached for long if charges can be refunded, and never if denials are penalised.

@@ -58,7 +58,7 @@ pub use sharded_counters::ShardedCounters;
 pub use sharing::{DenialCaching, Sharing};
 pub use steps::{StoreSteps, checks, run_local};
 pub use store::StateStore;
-pub use ticket::{Response, SavedTicket, Ticket, WaitTicket};
+pub use ticket::{Response, ResponseSummary, SavedTicket, Ticket, WaitTicket};
 #[expect(deprecated, reason = "the old name works for one release")]
 pub use verdict::Standing;
 pub use verdict::{Degradation, DenialReason, EnforcementMode, LimitState, Verdict};

@@ -31,6 +31,8 @@ pub enum SettleAction<'a> {
     },
     /// It is still running: renew the leases of its permits.
     Renew,
+    /// It is still running: renew the leases of its permits, also of those that have expired while nobody asked the store.
+    Reacquire,
 }
 
 /// A ticket that is being settled.
@@ -116,6 +118,9 @@ impl StoreSteps for Settlement<'_> {
                 let is_held = |reply: &StoreReply| reply.note != ReplyNote::LeaseNotHeld;
                 self.are_permits_held &= replies.first().is_some_and(is_held);
             }
+            Ok(outcome) if matches!(self.action, SettleAction::Reacquire) => {
+                self.are_permits_held &= outcome.outcome().is_admitted();
+            }
             Ok(_) if matches!(self.action, SettleAction::LeaveQueue { .. }) => {
                 let reply = replies
                     .first()
@@ -138,6 +143,7 @@ impl fmt::Debug for SettleAction<'_> {
             Self::Cancel => f.write_str("Cancel"),
             Self::LeaveQueue { kept, .. } => write!(f, "LeaveQueue({kept} kept)"),
             Self::Renew => f.write_str("Renew"),
+            Self::Reacquire => f.write_str("Reacquire"),
         }
     }
 }

@@ -3,9 +3,11 @@
 //!
 //! Must not know: how verdicts are made.
 
+mod response_summary;
 mod saved;
 mod wait_ticket;
 
+pub use response_summary::ResponseSummary;
 pub use saved::SavedTicket;
 pub use wait_ticket::WaitTicket;
 
@@ -15,7 +17,7 @@ use std::sync::Arc;
 
 use tollgate_core::concurrency::LeaseId;
 use tollgate_core::limit::Quota;
-use tollgate_core::{Outcome, Receipt, Timestamp};
+use tollgate_core::{Nanos, Outcome, Receipt, Timestamp};
 use tollgate_policy::model::{Consistency, Count};
 use tollgate_policy::rules::{MeterRole, Rule};
 use tollgate_store::{IdentifiedLimit, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
@@ -32,6 +34,11 @@ pub trait Response: Sync {
 
     /// The value of a header; names are lowercase.
     fn header(&self, name: &str) -> Option<&[u8]>;
+
+    /// The bytes of the body, once all of it was sent or the client is gone. `None` if they are not known.
+    fn body_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A response without headers.
@@ -207,6 +214,47 @@ impl Ticket {
         self.items.iter().any(is_permit)
     }
 
+    /// The shortest lease of its permits. `None` if it has none.
+    #[must_use]
+    pub fn shortest_lease(&self) -> Option<Nanos> {
+        let leases = self
+            .items
+            .iter()
+            .filter_map(|item| match item.limit.limit.quota() {
+                Quota::Concurrency(quota) => Some(quota.lease_duration()),
+                _ => None,
+            });
+        leases.min()
+    }
+
+    /// Takes out what is settled when the body of the response has ended: permits, and costs by the bytes of the body. The
+    /// head of the response settles what stays. `None` if nothing waits for the body.
+    pub fn take_until_body_end(&mut self) -> Option<Self> {
+        let waits_for_body = |item: &TicketItem| {
+            let rule = self.generation.rule(item.rule);
+            matches!(item.kind, TicketItemKind::Permit(_))
+                || rule.is_some_and(|(rule, _)| rule.cost.is_response_body())
+        };
+        if !self.items.iter().any(waits_for_body) {
+            return None;
+        }
+        let (later, now) = std::mem::take(&mut self.items)
+            .into_iter()
+            .partition(waits_for_body);
+        self.items = now;
+        Some(Self {
+            generation: Arc::clone(&self.generation),
+            items: later,
+            keys: self.keys.clone(),
+        })
+    }
+
+    /// Whether there is nothing to settle.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// The number of items.
     pub(crate) const fn len(&self) -> usize {
         self.items.len()
@@ -289,10 +337,18 @@ impl Ticket {
     fn op(&self, item: &TicketItem, action: SettleAction<'_>) -> Option<Op> {
         match (item.kind, action) {
             (TicketItemKind::Permit(id), SettleAction::Renew) => Some(Op::Renew(id)),
+            (TicketItemKind::Permit(id), SettleAction::Reacquire) => Some(Op::Acquire {
+                id,
+                weight: item.cost,
+            }),
             (TicketItemKind::Permit(id), _) => Some(Op::Release(id)),
             (TicketItemKind::Estimate(receipt), SettleAction::Respond(response)) => {
                 let (rule, _) = self.generation.rule(item.rule)?;
-                let actual = actual_cost(rule, response)?;
+                let is_refunded = rule.refund.iter().any(|one| one.matches(response.status()));
+                let actual = match is_refunded {
+                    true => 0,
+                    false => actual_cost(rule, response)?,
+                };
                 Some(Op::Settle { receipt, actual })
             }
             (TicketItemKind::Estimate(receipt), SettleAction::Settle(actual)) => {
@@ -328,6 +384,9 @@ impl Ticket {
 }
 
 fn actual_cost(rule: &Rule, response: &dyn Response) -> Option<u64> {
+    if rule.cost.is_response_body() {
+        return rule.cost.response_body_cost(response.body_bytes()?);
+    }
     let header = rule.cost.response_header()?;
     rule.cost.response_cost(response.header(header))
 }

@@ -1,35 +1,41 @@
-//! Tickets of abandoned decisions: the client disconnected between the charge and the verdict.
+//! Tickets that nobody waits for: of clients that disconnected before the verdict, and of requests that have ended.
 //!
-//! A background task cancels them, so that an acquired permit returns soon and not when its lease expires. The queue is
-//! bounded; beyond the bound, permits return with their leases. Must not know: how tickets are cancelled.
+//! A background task settles them, so that an acquired permit returns soon and not when its lease expires. The queue is
+//! bounded; beyond the bound, permits return with their leases. Must not know: how tickets are settled.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate_engine::{Decision, Ticket};
+use tollgate_engine::{Decision, ResponseSummary, Ticket};
 
 /// The most queued tickets.
 const MAX_TICKETS: usize = 4_096;
 
-/// Tickets to cancel.
+/// A ticket, and the response to settle it with. Without one it is cancelled.
+pub(crate) type QueuedTicket = (Ticket, Option<ResponseSummary>);
+
+/// Tickets to cancel or to settle.
 #[derive(Debug, Default)]
 pub(crate) struct AbandonedTickets {
-    tickets: Mutex<VecDeque<Ticket>>,
+    tickets: Mutex<VecDeque<QueuedTicket>>,
 }
 
 impl AbandonedTickets {
-    pub(crate) fn push(&self, ticket: Ticket) {
+    pub(crate) fn push(&self, ticket: Ticket, response: Option<ResponseSummary>) {
         let mut tickets = self.lock();
         if tickets.len() < MAX_TICKETS {
-            tickets.push_back(ticket);
+            tickets.push_back((ticket, response));
         }
     }
 
-    pub(crate) fn pop(&self) -> Option<Ticket> {
-        self.lock().pop_front()
+    /// Takes out the oldest tickets, at most so many.
+    pub(crate) fn take(&self, most: usize) -> Vec<QueuedTicket> {
+        let mut tickets = self.lock();
+        let most = most.min(tickets.len());
+        tickets.drain(..most).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Ticket>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<QueuedTicket>> {
         // Tickets are pushed and popped whole, so a poisoned lock leaves the queue consistent.
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,7 +54,7 @@ impl Drop for AbandonGuard<'_, '_> {
         if !self.is_decided
             && let Some(ticket) = self.decision.abandon()
         {
-            self.abandoned.push(ticket);
+            self.abandoned.push(ticket, None);
         }
     }
 }

@@ -13,12 +13,13 @@ use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{KeyTooLong, StoreError, StoreErrorKind, StoreKey, StoreReply};
 
 use crate::abandoned_tickets::AbandonGuard;
+use crate::join_all::join_all;
 use crate::fleet::Fleet;
 use crate::sharing_policy::SharingPolicy;
 use crate::tiered_decider::TieredDecider;
 
 /// The most tickets that one round cancels.
-const MAX_CANCELLED_PER_ROUND: usize = 64;
+const MAX_CANCELLED_PER_ROUND: usize = 256;
 
 /// An engine whose states a fleet shares. The engine's own store is the local tier.
 #[derive(Debug)]
@@ -97,16 +98,20 @@ impl<'e, S: StateStore> FleetEngine<'e, S> {
         self.settle_by(ticket, SettleAction::Renew).await
     }
 
-    /// Cancels the tickets of abandoned decisions. Call it periodically. A round is bounded, so that it does not delay
-    /// other maintenance.
+    /// Cancels the tickets of abandoned decisions and settles those of requests that have ended. Call it periodically. A
+    /// round is bounded, so that it does not delay other maintenance.
     pub async fn cancel_abandoned(self) {
-        for _ in 0..MAX_CANCELLED_PER_ROUND {
-            let Some(ticket) = self.fleet.abandoned.pop() else {
-                return;
-            };
-            // If it fails, permits return when their leases expire.
-            let _cancelled = self.cancel(ticket).await;
-        }
+        let queued = self.fleet.abandoned.take(MAX_CANCELLED_PER_ROUND);
+        let calls = queued.into_iter().map(|(ticket, response)| {
+            Box::pin(async move {
+                match response {
+                    Some(response) => self.respond(ticket, &response).await,
+                    None => self.cancel(ticket).await,
+                }
+            })
+        });
+        // If one fails, its permits return when their leases expire.
+        let _settled = join_all(calls.collect()).await;
     }
 
     /// Resets a key's usage in the shared store; [`Control::reset`](tollgate_engine::Control::reset) does so on this

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tollgate_core::Timestamp;
-use tollgate_engine::{StateStore, Ticket};
+use tollgate_engine::{ResponseSummary, StateStore, Ticket};
 use tollgate_store::{
     LeaseBroker, QuotaCheck, RemoteStore, StoreError, StoreErrorKind, StoreKey, StoreReply,
 };
@@ -151,7 +151,12 @@ impl Fleet {
 
     /// Queues a ticket whose caller is gone, to cancel it in the background.
     pub fn abandon(&self, ticket: Ticket) {
-        self.abandoned.push(ticket);
+        self.abandoned.push(ticket, None);
+    }
+
+    /// Queues a ticket whose request has ended, to settle it in the background.
+    pub fn settle_later(&self, ticket: Ticket, response: ResponseSummary) {
+        self.abandoned.push(ticket, Some(response));
     }
 
     /// The shared store.

@@ -32,6 +32,8 @@ pub enum Attribute {
     Descriptor(Box<str>),
     /// `descriptors.NAME`: the first entry with this key in any descriptor of the same Envoy call.
     AnyDescriptor(Box<str>),
+    /// `extension.NAME`: a value that the program around the limiter provides, such as the user that it has authenticated.
+    Extension(Box<str>),
     /// `domain`: of an Envoy request.
     Domain,
 }
@@ -66,6 +68,7 @@ impl Attribute {
                     "cookie" => Some(Self::Cookie(rest.into())),
                     "claim" => Some(Self::Claim(rest.into())),
                     "descriptor" => Some(Self::Descriptor(rest.into())),
+                    "extension" => Some(Self::Extension(rest.into())),
                     "descriptors" => Some(Self::AnyDescriptor(rest.into())),
                     _ => None,
                 };
@@ -74,14 +77,18 @@ impl Attribute {
         Some(simple)
     }
 
-    /// Whether a client can make up its value. An address, a method, a route's template and a verified claim it cannot.
+    /// Whether a client can make up its value. An address, a method, a route's template, a verified claim and a value
+    /// of the program it cannot.
     #[must_use]
     pub const fn is_client_chosen(&self) -> bool {
-        !matches!(self, Self::Ip | Self::Method | Self::Route | Self::Claim(_))
+        !matches!(
+            self,
+            Self::Ip | Self::Method | Self::Route | Self::Claim(_) | Self::Extension(_)
+        )
     }
 
     /// All attribute names, for messages and for the schema.
-    pub const NAMES: [&'static str; 12] = [
+    pub const NAMES: [&'static str; 13] = [
         "ip",
         "method",
         "host",
@@ -94,6 +101,7 @@ impl Attribute {
         "claim.NAME",
         "descriptor.NAME",
         "descriptors.NAME",
+        "extension.NAME",
     ];
 }
 
@@ -112,6 +120,7 @@ impl std::fmt::Display for Attribute {
             Self::Claim(name) => write!(f, "claim.{name}"),
             Self::Descriptor(name) => write!(f, "descriptor.{name}"),
             Self::AnyDescriptor(name) => write!(f, "descriptors.{name}"),
+            Self::Extension(name) => write!(f, "extension.{name}"),
         }
     }
 }

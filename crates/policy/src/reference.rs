@@ -84,7 +84,7 @@ mod tests {
     }
 
     /// Policies with a placeholder for a field of a map.
-    const TEMPLATES: [(&str, &str); 10] = [
+    const TEMPLATES: [(&str, &str); 11] = [
         ("policy", "{ limits: [{ name: a, rate: 9/s }] @ }"),
         ("limit", "{ limits: [{ name: a, rate: 9/s @ }] }"),
         ("limit", "{ limits: [{ name: a, rate: 9/s, key: ip @ }] }"),
@@ -109,6 +109,10 @@ mod tests {
         (
             "cost-response",
             "{ limits: [{ name: a, rate: 9/s, cost: { response: n @ } }] }",
+        ),
+        (
+            "cost-response-body",
+            "{ limits: [{ name: a, rate: 9/s, cost: { response_body: bytes @ } }] }",
         ),
     ];
 

@@ -14,8 +14,10 @@ mod denial_log;
 mod error;
 pub mod fleet;
 mod header_fields;
+mod http_request;
 mod memory_pressure;
 pub mod metrics;
+mod open_request;
 mod operator;
 mod panic_guard;
 mod redact;
@@ -33,15 +35,28 @@ pub use demo::demo_policy;
 pub use denial_log::DenialLogMode;
 pub use error::InvalidService;
 pub use header_fields::{
-    HeaderCache, HeaderRenderer, HeaderSubject, role_name, with_header_fields, write_problem,
+    HeaderCache, HeaderRenderer, HeaderSubject, role_name, shared_header_value, with_header_fields,
+    write_problem,
 };
+pub use http_request::{HttpAttributes, decode_form, without_port};
 pub use metrics::{DegradationCause, Metrics, RequestOutcome, Transport};
+pub use open_request::OpenRequest;
 pub use operator::OperatorActionError;
 pub use panic_guard::catch_panic;
 pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};
 pub use secret::{InvalidSecret, Secret};
 pub use service::{MAX_RETRY_JITTER, PolicyExplanation, RateLimitService};
 pub use tickets::{TICKET_LIFETIME, TakenTicket};
-pub use tollgate_http::HeaderFields;
+// What a transport names of the crates below, so that it needs one crate.
+pub use tollgate_core::{Nanos, Outcome, Timestamp};
+pub use tollgate_engine::{CheckMode, CheckOptions, DenialReason, Response, Ticket, Verdict};
+pub use tollgate_http::{
+    CONTENT_TYPE as PROBLEM_CONTENT_TYPE, ClientAddressResolver, Dialects, ForwardedHeader,
+    HeaderFields, InvalidNetwork, Merge, Network, ProblemDetails, TrustedProxies,
+};
+pub use tollgate_policy::attributes::{Attribute, Attributes, Unreadable};
+pub use tollgate_policy::load as load_policy;
+pub use tollgate_policy::source::{Diagnostics as InvalidPolicy, SourceFormat as PolicyFormat};
+pub use tollgate_store::{Clock, ManualClock, SystemClock};
 pub use wait_queue_full::WaitQueueFull;
 pub use watchdog::STALLED_AFTER;

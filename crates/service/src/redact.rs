@@ -80,6 +80,7 @@ fn is_secret(attribute: &Attribute) -> bool {
         | Attribute::Query(name)
         | Attribute::Claim(name)
         | Attribute::Descriptor(name)
+        | Attribute::Extension(name)
         | Attribute::AnyDescriptor(name) => name.to_ascii_lowercase(),
         _ => return false,
     };

@@ -20,6 +20,7 @@ use crate::denial_log::{DenialLog, DenialLogMode};
 use crate::error::InvalidService;
 use crate::header_fields::HeaderRenderer;
 use crate::metrics::{Metrics, Transport};
+use crate::open_request::PermitTable;
 use crate::redact::redact;
 use crate::reload::PolicyReloader;
 use crate::saturation::{DEFAULT_MAX_WAITING, Saturation};
@@ -47,6 +48,8 @@ pub struct RateLimitService<C> {
     saturation: Arc<Saturation>,
     pub(crate) watchdog: Watchdog,
     pub(crate) abandoned_waits: AbandonedWaits,
+    /// The permits of requests whose end a transport learns of.
+    pub(crate) permits: PermitTable,
     explanation: ArcSwap<PolicyExplanation>,
     /// Keys all digests of this process. It stays when the policy is replaced, so digests stay the same.
     secret: Secret,
@@ -155,6 +158,7 @@ impl<C: Clock> RateLimitService<C> {
             saturation: Saturation::with_max_waiting(DEFAULT_MAX_WAITING),
             watchdog: Watchdog::default(),
             abandoned_waits: AbandonedWaits::default(),
+            permits: PermitTable::default(),
             explanation: ArcSwap::from_pointee(explanation),
             secret,
             replacing: Mutex::default(),

@@ -52,6 +52,11 @@ pub use reservation::Reservation;
 pub use sleeper::Sleeper;
 pub use snapshot::RestoreError;
 
+/// A layer that limits requests of a tower service by a policy: feature `tower`, with `axum` or `tonic` for their routes and
+/// addresses.
+#[cfg(feature = "tower")]
+pub use tollgate_tower as tower;
+
 #[expect(deprecated, reason = "the former names are exported for one release")]
 pub use deprecated::{
     AllAllowed, Allowed, Ask, Builder, Counting, Denied, ErrorKind, Gate, GateBuilder, Name,

@@ -18,7 +18,7 @@ pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     check_charge_always(limit, sink);
     let rule = limit.rule;
     let pays_later = rule.charge_always
-        || matches!(rule.cost, Cost::Response { .. })
+        || rule.cost.is_from_response()
         || rule.count != Count::Requests;
     if rule.overdraft > 0 && !pays_later {
         sink.add(
@@ -30,7 +30,7 @@ pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
             "leave it out, or use `charge: always` or `cost: { response: … }`",
         );
     }
-    if rule.count != Count::Requests && matches!(rule.cost, Cost::Response { .. }) {
+    if rule.count != Count::Requests && rule.cost.is_from_response() {
         sink.add(
             limit.location("cost"),
             format!(
@@ -40,6 +40,28 @@ pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
             "keep one of the two",
         );
     }
+    check_refund(limit, sink);
+}
+
+/// `refund` gives a charge back, so there must be one at the time of the response.
+fn check_refund(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
+    let rule = limit.rule;
+    let reason = if rule.refund.is_empty() {
+        return;
+    } else if is_concurrency(limit) {
+        "`concurrency` charges nothing; a permit returns with every response"
+    } else if rule.count != Count::Requests {
+        "`count` already says which requests are charged"
+    } else if rule.distinct.is_some() {
+        "`distinct` keeps the values that it has counted"
+    } else {
+        return;
+    };
+    sink.add(
+        limit.location("refund"),
+        format!("{}: {reason}, so `refund` has no effect", limit.name()),
+        "leave it out",
+    );
 }
 
 fn is_concurrency(limit: &LimitContext<'_>) -> bool {
@@ -191,7 +213,7 @@ fn check_concurrency(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
             "leave it out, or use `rate` instead of `concurrency`",
         );
     }
-    if matches!(rule.cost, Cost::Response { .. }) {
+    if rule.cost.is_from_response() {
         reject(
             limit.location("cost"),
             "`cost` uses the response, when the permit is already released",

@@ -129,7 +129,9 @@ fn check_cost_bounds(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
         ),
         Cost::Response {
             estimate, at_most, ..
-        } if estimate > at_most => sink.add(
+        }
+        | Cost::ResponseBody { estimate, at_most }
+            if estimate > at_most => sink.add(
             location,
             format!(
                 "{}: `estimate` is {}, above `at_most` {}",
@@ -175,7 +177,9 @@ fn check_costs(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
                     check("`otherwise` costs", *otherwise);
                 }
             }
-            Cost::Response { estimate, .. } => check("a request is estimated at", *estimate),
+            Cost::Response { estimate, .. } | Cost::ResponseBody { estimate, .. } => {
+                check("a request is estimated at", *estimate);
+            }
         }
     }
 }

@@ -52,7 +52,7 @@ fn add_limit<'a>(limit: &'a LimitRule, attributes: &mut BTreeSet<&'a Attribute>)
         Cost::ByValue { attribute, .. } | Cost::Attribute { attribute, .. } => {
             attributes.insert(attribute);
         }
-        Cost::Fixed(_) | Cost::Response { .. } => {}
+        Cost::Fixed(_) | Cost::Response { .. } | Cost::ResponseBody { .. } => {}
     }
     let tiers = limit.tiers.iter().flat_map(|tiers| &tiers.tiers);
     let quotas = tiers

@@ -64,6 +64,7 @@ pub(super) fn compile(
         applies_to_all: applies_to_all(limit, &key),
         cost: CostRule::new(&limit.cost),
         count: limit.count.clone(),
+        refund: limit.refund.as_slice().into(),
         mode: limit.mode.max(policy.mode),
         enforce: limit.enforce,
         wait: limit.wait.as_ref().map(|wait| wait.value),

@@ -292,6 +292,7 @@ fn notes(policy: &Policy, limit: &LimitRule) -> Vec<String> {
     let mut notes = matching::describe_missing(&full_key(limit));
     notes.extend(describe_cost(&limit.cost));
     notes.extend(describe_count(&limit.count));
+    notes.extend(describe_refund(&limit.refund));
     if let Some(distinct) = &limit.distinct {
         notes.push(format!(
             "counts distinct values of {}, not requests",
@@ -422,6 +423,21 @@ fn describe_cost(cost: &Cost) -> Option<String> {
             format_number(*estimate),
             format_number(*at_most)
         ),
+        Cost::ResponseBody { estimate, at_most } => format!(
+            "a request costs {} until the body of its response has ended, then its bytes, at most {}; a higher cost becomes debt, which refills before the next request is admitted",
+            format_number(*estimate),
+            format_number(*at_most)
+        ),
+    })
+}
+
+fn describe_refund(refund: &[StatusClass]) -> Option<String> {
+    let classes: Vec<_> = refund.iter().map(ToString::to_string).collect();
+    (!refund.is_empty()).then(|| {
+        format!(
+            "gives the charge back for requests that were answered {}",
+            classes.join(" or ")
+        )
     })
 }
 

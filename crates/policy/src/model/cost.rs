@@ -38,6 +38,21 @@ pub enum Cost {
         /// The maximum.
         at_most: u64,
     },
+    /// The bytes of the response's body. The estimate is charged until the body has ended.
+    ResponseBody {
+        /// The cost charged when the request arrives.
+        estimate: u64,
+        /// The maximum.
+        at_most: u64,
+    },
+}
+
+impl Cost {
+    /// Whether only the response has the actual cost.
+    #[must_use]
+    pub const fn is_from_response(&self) -> bool {
+        matches!(self, Self::Response { .. } | Self::ResponseBody { .. })
+    }
 }
 
 impl Default for Cost {

@@ -144,6 +144,8 @@ pub struct LimitRule {
     pub cost: Cost,
     /// What is counted.
     pub count: Count,
+    /// The responses whose charge is given back.
+    pub refund: Vec<StatusClass>,
     /// Counts distinct values of this attribute, not requests.
     pub distinct: Option<Located<Attribute>>,
     /// A permissive bucket in this process, checked first.
@@ -196,6 +198,7 @@ impl LimitRule {
             levels: Vec::new(),
             cost: Cost::default(),
             count: Count::default(),
+            refund: Vec::new(),
             distinct: None,
             local: None,
             spillover: None,

@@ -16,13 +16,14 @@ use crate::model::{Cost, Count, StatusClass};
 use crate::schema::{definition_ref, enumeration, object, object_with_values, one_or_list};
 use crate::source::{SourceNode, SourceValue};
 
-const FORMS: &str = "write `cost: 5`, `cost: { by: method, POST: 5, otherwise: 1 }`, `cost: { from: header.x-cost }` or `cost: { response: x-tokens-used }`";
+const FORMS: &str = "write `cost: 5`, `cost: { by: method, POST: 5, otherwise: 1 }`, `cost: { from: header.x-cost }`, `cost: { response: x-tokens-used }` or `cost: { response_body: bytes }`";
 
 /// A cost while it is read. Each form uses some of the fields.
 pub(crate) struct CostDraft {
     unit: QuotaUnit,
     attribute: Option<Attribute>,
     header: Option<Box<str>>,
+    is_response_body: bool,
     otherwise: Option<u64>,
     at_least: Option<u64>,
     at_most: Option<u64>,
@@ -90,15 +91,35 @@ pub(crate) const FROM_RESPONSE: [Field<CostDraft>; 3] = [
             });
         },
     ),
-    Field::new(
-        "estimate",
-        FieldDefault::Value("1"),
-        "The cost charged when the request arrives.",
-        || definition_ref("number"),
-        |reader, node, name, cost| cost.estimate = reader.units(node, name, cost.unit),
-    ),
+    ESTIMATE,
     AT_MOST,
 ];
+
+/// The fields of a cost by the bytes of the response's body.
+pub(crate) const FROM_RESPONSE_BODY: [Field<CostDraft>; 3] = [
+    Field::new(
+        "response_body",
+        FieldDefault::Required("bytes"),
+        "`bytes`: the cost is the length of the response's body, known to transports that send it.",
+        || enumeration(&BODY_UNITS),
+        |reader, node, name, cost| {
+            cost.is_response_body = reader.keyword(node, name, &BODY_UNITS).is_some();
+        },
+    ),
+    ESTIMATE,
+    AT_MOST,
+];
+
+/// What of a body is counted.
+const BODY_UNITS: [(&str, ()); 1] = [("bytes", ())];
+
+const ESTIMATE: Field<CostDraft> = Field::new(
+    "estimate",
+    FieldDefault::Value("1"),
+    "The cost charged when the request arrives.",
+    || definition_ref("number"),
+    |reader, node, name, cost| cost.estimate = reader.units(node, name, cost.unit),
+);
 
 const AT_MOST: Field<CostDraft> = Field::new(
     "at_most",
@@ -113,16 +134,19 @@ pub(crate) const COUNT: [Field<Option<Vec<StatusClass>>>; 1] = [Field::new(
     "responses",
     FieldDefault::Required("[401, 5xx]"),
     "Statuses such as 401, or classes such as 4xx.",
-    || {
-        let whole = json!({ "type": "integer", "minimum": 100, "maximum": 599 });
-        let class = json!({ "type": "string", "pattern": "^[1-5]([0-9]{2}|xx)$" });
-        one_or_list(&json!({ "anyOf": [whole, class] }))
-    },
+    statuses_schema,
     |reader, node, _, classes| *classes = responses(reader, node),
 )];
 
 /// The keywords of `count`.
 const COUNTS: [(&str, bool); 2] = [("requests", false), ("denials", true)];
+
+/// The schema of a list of statuses.
+pub(super) fn statuses_schema() -> Json {
+    let whole = json!({ "type": "integer", "minimum": 100, "maximum": 599 });
+    let class = json!({ "type": "string", "pattern": "^[1-5]([0-9]{2}|xx)$" });
+    one_or_list(&json!({ "anyOf": [whole, class] }))
+}
 
 /// The schema of `cost`.
 pub(crate) fn cost_schema() -> Json {
@@ -131,6 +155,7 @@ pub(crate) fn cost_schema() -> Json {
         object_with_values(field_specs(&BY_VALUE), &definition_ref("number")),
         object(field_specs(&FROM_ATTRIBUTE)),
         object(field_specs(&FROM_RESPONSE)),
+        object(field_specs(&FROM_RESPONSE_BODY)),
     ] })
 }
 
@@ -139,7 +164,7 @@ pub(crate) fn count_schema() -> Json {
     json!({ "anyOf": [enumeration(&COUNTS), object(field_specs(&COUNT))] })
 }
 
-/// `cost`: a number, or a map with `by`, `from` or `response`.
+/// `cost`: a number, or a map with `by`, `from`, `response` or `response_body`.
 pub(super) fn read_cost(
     reader: &mut TreeReader,
     node: &SourceNode,
@@ -149,11 +174,11 @@ pub(super) fn read_cost(
         return reader.units(node, "cost", unit).map(Cost::Fixed);
     }
     let fields = FieldReader::open(reader, node, "`cost`", "cost: 5")?;
-    let forms = ["by", "from", "response"];
+    let forms = ["by", "from", "response", "response_body"];
     if forms.iter().filter(|form| fields.has(form)).count() != 1 {
         reader.diagnostics.add(
             node.location,
-            "`cost` needs exactly one of `by`, `from` and `response`",
+            "`cost` needs exactly one of `by`, `from`, `response` and `response_body`",
             FORMS,
         );
         return None;
@@ -162,6 +187,7 @@ pub(super) fn read_cost(
         unit,
         attribute: None,
         header: None,
+        is_response_body: false,
         otherwise: None,
         at_least: None,
         at_most: None,
@@ -171,6 +197,8 @@ pub(super) fn read_cost(
         read_cost_by_value(reader, fields, draft)
     } else if fields.has("from") {
         read_cost_from_attribute(reader, fields, draft)
+    } else if fields.has("response_body") {
+        read_cost_from_response_body(reader, fields, draft)
     } else {
         read_cost_from_response(reader, fields, draft)
     }
@@ -232,6 +260,19 @@ fn read_cost_from_response(
     })
 }
 
+fn read_cost_from_response_body(
+    reader: &mut TreeReader,
+    mut fields: FieldReader<'_>,
+    mut draft: CostDraft,
+) -> Option<Cost> {
+    fields.read(reader, &FROM_RESPONSE_BODY, &mut draft);
+    fields.finish(reader);
+    draft.is_response_body.then(|| Cost::ResponseBody {
+        estimate: draft.estimate.unwrap_or(1),
+        at_most: draft.at_most.unwrap_or(u64::MAX),
+    })
+}
+
 impl TreeReader {
     /// Reads a number of units.
     pub(super) fn units(&mut self, node: &SourceNode, field: &str, unit: QuotaUnit) -> Option<u64> {
@@ -258,6 +299,15 @@ pub(super) fn read_count(reader: &mut TreeReader, node: &SourceNode) -> Option<C
 }
 
 fn responses(reader: &mut TreeReader, node: &SourceNode) -> Option<Vec<StatusClass>> {
+    read_statuses(reader, node, "responses")
+}
+
+/// Statuses such as 401, or classes such as 5xx: one, or a list.
+pub(super) fn read_statuses(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    field: &str,
+) -> Option<Vec<StatusClass>> {
     let nodes = match &node.value {
         SourceValue::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
         SourceValue::Scalar { .. } => std::slice::from_ref(node),
@@ -265,7 +315,7 @@ fn responses(reader: &mut TreeReader, node: &SourceNode) -> Option<Vec<StatusCla
             reader.diagnostics.add(
                 node.location,
                 format!(
-                    "`responses` must have statuses, found {}",
+                    "`{field}` must have statuses, found {}",
                     describe_node(node)
                 ),
                 "write them in brackets: `[401, 5xx]`",
@@ -275,7 +325,7 @@ fn responses(reader: &mut TreeReader, node: &SourceNode) -> Option<Vec<StatusCla
     };
     let classes: Vec<StatusClass> = nodes
         .iter()
-        .filter_map(|node| reader.parse(node, "responses", grammar::parse_status_class))
+        .filter_map(|node| reader.parse(node, field, grammar::parse_status_class))
         .collect();
     (classes.len() == nodes.len()).then_some(classes)
 }

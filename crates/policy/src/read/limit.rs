@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use tollgate_core::QuotaUnit;
 
 use super::action::ACTIONS;
-use super::cost::{read_cost, read_count};
+use super::cost::{read_cost, read_count, read_statuses, statuses_schema};
 use super::field_reader::FieldReader;
 use super::field_spec::{Field, FieldDefault, FieldSpec, field_specs, set_if_some};
 use super::key::{MISSING, read_key};
@@ -173,7 +173,7 @@ const LEVELS: [Field<LimitDraft>; 1] = [Field::new(
 )];
 
 /// What is counted.
-const COUNTING: [Field<LimitDraft>; 3] = [
+const COUNTING: [Field<LimitDraft>; 4] = [
     Field::new(
         "cost",
         FieldDefault::Value("1"),
@@ -192,6 +192,15 @@ const COUNTING: [Field<LimitDraft>; 3] = [
         "What is counted: `requests`, `denials`, or chosen responses.",
         || definition_ref("count"),
         |reader, node, _, limit| set_if_some(&mut limit.rule.count, read_count(reader, node)),
+    ),
+    Field::new(
+        "refund",
+        FieldDefault::None,
+        "Statuses such as 503, or classes such as 5xx: a request with such a response gets its charge back.",
+        statuses_schema,
+        |reader, node, name, limit| {
+            set_if_some(&mut limit.rule.refund, read_statuses(reader, node, name));
+        },
     ),
     Field::new(
         "overdraft",

@@ -60,7 +60,7 @@ pub(crate) fn schemas() -> [(&'static str, Value); 10] {
 }
 
 /// All maps of a policy with their fields.
-pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 25] {
+pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 26] {
     let quota = || field_specs(&OPTION_FIELDS).chain(field_specs(&AMOUNT_FIELDS));
     [
         ("policy", field_specs(&policy::POLICY).collect()),
@@ -84,6 +84,10 @@ pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 25] {
         ("cost-by", field_specs(&cost::BY_VALUE).collect()),
         ("cost-from", field_specs(&cost::FROM_ATTRIBUTE).collect()),
         ("cost-response", field_specs(&cost::FROM_RESPONSE).collect()),
+        (
+            "cost-response-body",
+            field_specs(&cost::FROM_RESPONSE_BODY).collect(),
+        ),
         ("count", field_specs(&cost::COUNT).collect()),
         ("test", field_specs(&matching::TEST).collect()),
         ("gateway", field_specs(&gateway::GATEWAY).collect()),

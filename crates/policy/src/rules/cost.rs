@@ -47,6 +47,10 @@ enum CostKind {
         estimate: u64,
         at_most: u64,
     },
+    ResponseBody {
+        estimate: u64,
+        at_most: u64,
+    },
 }
 
 impl CostRule {
@@ -90,6 +94,10 @@ impl CostRule {
                 estimate: *estimate,
                 at_most: *at_most,
             },
+            Cost::ResponseBody { estimate, at_most } => CostKind::ResponseBody {
+                estimate: *estimate,
+                at_most: *at_most,
+            },
         })
     }
 
@@ -125,7 +133,30 @@ impl CostRule {
             } => attribute_value(attribute, request, route)
                 .and_then(parse_whole_number)
                 .map_or(*otherwise, |units| units.max(*at_least).min(*at_most)),
-            CostKind::Response { estimate, .. } => *estimate,
+            CostKind::Response { estimate, .. } | CostKind::ResponseBody { estimate, .. } => {
+                *estimate
+            }
+        }
+    }
+
+    /// Whether only the response has the actual cost.
+    #[must_use]
+    pub const fn is_from_response(&self) -> bool {
+        matches!(self.0, CostKind::Response { .. }) || self.is_response_body()
+    }
+
+    /// Whether the bytes of the response's body are the actual cost.
+    #[must_use]
+    pub const fn is_response_body(&self) -> bool {
+        matches!(self.0, CostKind::ResponseBody { .. })
+    }
+
+    /// The actual cost of a request whose response had so many bytes of body. `None` if they are not the cost.
+    #[must_use]
+    pub fn response_body_cost(&self, bytes: u64) -> Option<u64> {
+        match &self.0 {
+            CostKind::ResponseBody { at_most, .. } => Some(bytes.min(*at_most)),
+            _ => None,
         }
     }
 
@@ -171,7 +202,9 @@ impl CostRule {
                 (*at_least).min(*at_most).min(*otherwise),
                 (*at_most).max(*otherwise),
             ),
-            CostKind::Response { estimate, .. } => (*estimate, *estimate),
+            CostKind::Response { estimate, .. } | CostKind::ResponseBody { estimate, .. } => {
+                (*estimate, *estimate)
+            }
         }
     }
 }

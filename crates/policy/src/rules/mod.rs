@@ -44,7 +44,7 @@ use matcher::Matcher;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Consistency, Count, DenyRule, DuplicateRule, Mode, OnStoreFailure, Penalty, Percent, WhenFull,
+    StatusClass,    Consistency, Count, DenyRule, DuplicateRule, Mode, OnStoreFailure, Penalty, Percent, WhenFull,
 };
 use tollgate_core::Nanos;
 
@@ -64,6 +64,8 @@ pub struct Rule {
     pub cost: CostRule,
     /// What is counted.
     pub count: Count,
+    /// The responses whose charge is given back.
+    pub refund: Box<[StatusClass]>,
     /// Whether it is enforced.
     pub mode: Mode,
     /// The share of keys that it is enforced for.

@@ -187,6 +187,7 @@ fn any_cost() -> impl Strategy<Value = Cost> {
             estimate,
             at_most,
         }),
+        1 => (units(), units()).prop_map(|(estimate, at_most)| Cost::ResponseBody { estimate, at_most }),
     ]
 }
 
@@ -248,6 +249,9 @@ fn any_action() -> impl Strategy<Value = LimitRule> {
                 rule.consistency = consistency.into();
                 rule.on_store_failure = failure;
                 rule.count = count;
+                if share % 3 == 0 {
+                    rule.refund = vec![StatusClass::Code(502), StatusClass::Class(5)];
+                }
                 rule.overdraft = overdraft;
                 rule.charge_always = overdraft % 2 == 1;
                 rule.cost = cost;

@@ -13,9 +13,9 @@ use tollgate_core::{InvalidQuota, Timestamp};
 
 use super::routes::{Permission, is_write};
 use super::tokens::AdminTokens;
+use tollgate_service::without_port;
 use crate::http::HttpRequest;
 use crate::http::cross_site::{BodyType, is_cross_site};
-use crate::http::request_attributes::without_port;
 use crate::http::response::HttpResponse;
 use crate::listen::counters::ListenerCounters;
 use crate::listen::{AuthFailureThrottle, FAILURE_DELAY, FailureAnswer};

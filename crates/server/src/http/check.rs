@@ -11,7 +11,7 @@ use tollgate_store::Clock;
 use crate::http::HttpRequest;
 use crate::http::bad_input::BadInput;
 use crate::http::check_request::CheckRequest;
-use crate::http::forward_auth::{ForwardedRequest, Gateway};
+use crate::http::forward_auth::{Gateway, parse_forwarded};
 use crate::http::http_api::HttpApi;
 use crate::http::json::{parse_check_request, parse_check_requests};
 use crate::http::query::parse_query;
@@ -103,8 +103,7 @@ impl<C: Clock + 'static> HttpApi<C> {
             return Ok(gateway.respond_untrusted(peer));
         }
         let clients = self.gateways.client_source(gateway);
-        let mut forwarded =
-            ForwardedRequest::parse(gateway, request.headers, request.peer.ip(), clients)?;
+        let mut forwarded = parse_forwarded(gateway, request.headers, request.peer.ip(), clients)?;
         let generation = self.service.engine().generation();
         forwarded.resolve_duplicates(generation.rules().duplicate_rules());
         if self.saturation().is_full() {

@@ -3,6 +3,8 @@
 //! The format is `application/x-www-form-urlencoded`: pairs joined by `&`, `%` and two hexadecimal digits for a byte, `+` for a
 //! space. Must not know: HTTP, which limits exist.
 
+use tollgate_service::decode_form;
+
 use crate::http::bad_input::{BadInput, parse_cost};
 use crate::http::check_request::CheckRequest;
 
@@ -19,10 +21,10 @@ pub(crate) fn parse_query(query: &str) -> Result<CheckRequest, BadInput> {
     let mut request = CheckRequest::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (raw_name, raw_value) = pair.split_once('=').unwrap_or((pair, ""));
-        let Some(name) = decode(raw_name) else {
+        let Some(name) = decode_form(raw_name.as_bytes()) else {
             return Err(BadInput::new("name", raw_name.as_bytes(), BROKEN_ESCAPE));
         };
-        let Some(value) = decode(raw_value) else {
+        let Some(value) = decode_form(raw_value.as_bytes()) else {
             return Err(BadInput::new(name, raw_value.as_bytes(), BROKEN_ESCAPE));
         };
         match name.as_slice() {
@@ -46,33 +48,6 @@ pub(crate) fn parse_query(query: &str) -> Result<CheckRequest, BadInput> {
 }
 
 const BROKEN_ESCAPE: &str = "a % must be followed by two hexadecimal digits";
-
-/// Decodes percent escapes, and `+` as a space. `None` if a `%` is not followed by two hexadecimal digits.
-pub(crate) fn decode(text: impl AsRef<[u8]>) -> Option<Vec<u8>> {
-    decode_with(text.as_ref(), |byte| if byte == b'+' { b' ' } else { byte })
-}
-
-/// Decodes percent escapes. `None` if a `%` is not followed by two hexadecimal digits.
-pub(crate) fn decode_escapes(text: &[u8]) -> Option<Vec<u8>> {
-    decode_with(text, |byte| byte)
-}
-
-fn decode_with(text: &[u8], plain: impl Fn(u8) -> u8) -> Option<Vec<u8>> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.iter().copied();
-    while let Some(byte) = bytes.next() {
-        decoded.push(match byte {
-            b'%' => hex(bytes.next()?)? << 4 | hex(bytes.next()?)?,
-            byte => plain(byte),
-        });
-    }
-    Some(decoded)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    let value = char::from(digit).to_digit(16)?;
-    u8::try_from(value).ok()
-}
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_service::without_port;
 
 use crate::http::bad_input::BadInput;
 
@@ -82,18 +83,6 @@ impl Attributes for RequestAttributes {
 fn to_uppercase(mut value: Vec<u8>) -> Box<[u8]> {
     value.make_ascii_uppercase();
     value.into()
-}
-
-/// A host without its port. The colons of an IPv6 address in brackets are not a port separator.
-pub(crate) fn without_port(host: &[u8]) -> &[u8] {
-    let is_digits = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
-    match host.iter().rposition(|byte| *byte == b':') {
-        Some(colon) => match host.split_at_checked(colon) {
-            Some((name, port)) if is_digits(port.get(1..).unwrap_or_default()) => name,
-            _ => host,
-        },
-        None => host,
-    }
 }
 
 #[cfg(test)]
@@ -179,19 +168,5 @@ mod tests {
         }
         let error = known.set("header.one-more", b"x".into()).unwrap_err();
         assert_eq!(error.reason, "there are more than 64 attributes");
-    }
-
-    #[test]
-    fn ports_are_separated_from_ipv6_addresses() {
-        for (host, name) in [
-            ("a.example", "a.example"),
-            ("a.example:80", "a.example"),
-            ("[::1]:80", "[::1]"),
-            ("[::1]", "[::1]"),
-            ("a:b", "a:b"),
-            ("", ""),
-        ] {
-            assert_eq!(without_port(host.as_bytes()), name.as_bytes());
-        }
     }
 }

@@ -2,9 +2,7 @@
 //!
 //! Must not know: how it was decided.
 
-use std::cell::Cell;
-
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
@@ -13,10 +11,8 @@ use hyper::{Response, StatusCode};
 use tollgate_core::Nanos;
 use tollgate_http::{HeaderFields, Merge, ProblemDetails};
 
-use tollgate_service::{Refusal, WaitPermit};
+use tollgate_service::{Refusal, WaitPermit, shared_header_value};
 
-/// Room for the field values of some dozens of responses, so that most responses need no allocation of their own.
-const VALUES_LEN: usize = 4_096;
 /// Most responses have no more fields.
 const USUAL_FIELDS: usize = 6;
 
@@ -104,10 +100,6 @@ impl HttpResponse {
     /// Values share a buffer of this thread. What remains to allocate is one buffer for some dozens of responses, and the list
     /// of fields.
     pub(crate) fn with_header_fields(mut self, fields: &HeaderFields) -> Self {
-        thread_local! {
-            static VALUES: Cell<BytesMut> = Cell::new(BytesMut::new());
-        }
-        let mut values = VALUES.take();
         for field in fields.fields() {
             let name = HeaderName::from_static(field.name);
             let mut same = self.fields.iter().filter(|(other, _)| *other == name);
@@ -119,15 +111,10 @@ impl HttpResponse {
             if is_there {
                 continue;
             }
-            if values.capacity() < field.value.len() {
-                values.reserve(field.value.len().max(VALUES_LEN));
-            }
-            values.extend_from_slice(field.value);
-            if let Ok(value) = HeaderValue::from_maybe_shared(values.split().freeze()) {
+            if let Some(value) = shared_header_value(field.value) {
                 self.fields.push((name, value));
             }
         }
-        VALUES.set(values);
         self
     }
 

@@ -278,6 +278,7 @@ fn matches_attribute(name: &[u8], attribute: &Attribute) -> bool {
         Attribute::Claim(called) => is(b"claim", called),
         Attribute::Descriptor(called) => is(b"descriptor", called),
         Attribute::AnyDescriptor(called) => is(b"descriptors", called),
+        Attribute::Extension(called) => is(b"extension", called),
         _ => false,
     }
 }

@@ -22,7 +22,7 @@ async fn bad_queries_are_answered_with_field_value_and_reason() {
         (
             "user=alice",
             "user: \"alice\" is not valid: there is no such attribute; there are ip, method, host, route, path, domain, \
-             header.NAME, query.NAME, cookie.NAME, claim.NAME, descriptor.NAME, descriptors.NAME",
+             header.NAME, query.NAME, cookie.NAME, claim.NAME, descriptor.NAME, descriptors.NAME, extension.NAME",
         ),
         (
             "key=a&header.x-api-key=b",

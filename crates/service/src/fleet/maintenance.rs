@@ -1,7 +1,7 @@
 //! The background task of a fleet node.
 //!
-//! It renews slices of leased limits, reconciles counts of `async` limits, and cancels tickets of requests whose clients
-//! disconnected before the verdict. It renews a nearly exhausted slice at once and does everything else every 20 ms. It skips
+//! It renews slices of leased limits and leases of permits, reconciles counts of `async` limits, and settles tickets that nobody
+//! waits for. It renews a nearly exhausted slice at once and does everything else every 20 ms. It skips
 //! parts of the store that are unavailable. Must not know: how slices and counts are accounted for.
 
 use std::sync::Arc;
@@ -66,5 +66,6 @@ impl<C: Clock> FleetMaintenance<C> {
             engine.cancel_abandoned().await;
         }
         self.service.cancel_fleet_waits().await;
+        self.service.renew_fleet_permits().await;
     }
 }

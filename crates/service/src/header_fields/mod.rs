@@ -5,9 +5,11 @@
 //! requests are decided.
 
 mod header_cache;
+mod header_value;
 mod problem;
 
 pub use header_cache::HeaderCache;
+pub use header_value::shared_header_value;
 pub use problem::{role_name, write_problem};
 
 use std::cell::Cell;

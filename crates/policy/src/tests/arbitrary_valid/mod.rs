@@ -42,6 +42,7 @@ fn cost() -> impl Strategy<Value = Cost> {
             estimate,
             at_most,
         }),
+        1 => (1..5_u64, 5..9_u64).prop_map(|(estimate, at_most)| Cost::ResponseBody { estimate, at_most }),
     ]
 }
 

@@ -157,6 +157,10 @@ fn limit(limit: &LimitRule) -> Json {
         ("candidate", second(&limit.candidate)),
         ("cost", unless_default(&limit.cost, &blank.cost, cost)),
         ("count", count(&limit.count)),
+        (
+            "refund",
+            (!limit.refund.is_empty()).then(|| texts(&limit.refund)),
+        ),
         ("distinct", limit.distinct.as_ref().map(attribute)),
         ("mode", mode(limit.mode)),
         (
@@ -312,6 +316,11 @@ fn cost(cost: &Cost) -> Json {
             at_most,
         } => map(vec![
             ("response", Some(text(header))),
+            ("estimate", Some(number(*estimate))),
+            ("at_most", Some(number(*at_most))),
+        ]),
+        Cost::ResponseBody { estimate, at_most } => map(vec![
+            ("response_body", Some(text("bytes"))),
             ("estimate", Some(number(*estimate))),
             ("at_most", Some(number(*at_most))),
         ]),

@@ -3,19 +3,13 @@
 //! Must not know: which limits exist, responses.
 
 use std::net::IpAddr;
-use std::sync::OnceLock;
 
 use hyper::HeaderMap;
 use tollgate_http::{AddressSource, ClientAddressResolver};
-use tollgate_policy::attributes::{Attribute, Attributes, Unreadable};
-use tollgate_policy::model::DuplicateRule;
+use tollgate_service::HttpAttributes;
 
 use super::Gateway;
-use super::repeated_values::{
-    NamedValues, ResolvedValue, cookie_pairs, header_lines, query_pairs, resolve, values_named,
-};
 use crate::http::bad_input::BadInput;
-use crate::http::request_attributes::without_port;
 
 /// The header fields in which a gateway describes the request.
 struct GatewayFields {
@@ -35,125 +29,26 @@ const FORWARDED: GatewayFields = GatewayFields {
     host: "x-forwarded-host",
 };
 
-/// A request that a gateway asks about.
-#[derive(Debug)]
-pub(crate) struct ForwardedRequest<'a> {
+/// Parses the header fields in which a gateway describes a request. All of them are required. If a gateway does not set a
+/// field, the client could set it, or all clients would share one quota; both have to be noticed.
+pub(crate) fn parse_forwarded<'a>(
+    gateway: Gateway,
     headers: &'a HeaderMap,
-    ip: IpAddr,
-    method: Box<[u8]>,
-    host: Box<[u8]>,
-    path: &'a [u8],
-    /// The raw query. It is parsed only if a policy uses it.
-    query: &'a [u8],
-    pairs: OnceLock<NamedValues>,
-    cookies: OnceLock<NamedValues>,
-    /// Values that are not the first one, as it was sent.
-    resolved: Vec<(Attribute, Box<[u8]>)>,
-    unreadable: Option<Unreadable>,
-}
-
-impl<'a> ForwardedRequest<'a> {
-    /// Parses the header fields. All of them are required. If a gateway does not set a field, the client could set it, or all
-    /// clients would share one quota; both have to be noticed.
-    pub(crate) fn parse(
-        gateway: Gateway,
-        headers: &'a HeaderMap,
-        peer: IpAddr,
-        clients: &ClientAddressResolver,
-    ) -> Result<Self, BadInput> {
-        let fields = match gateway {
-            Gateway::Nginx => ORIGINAL,
-            Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => FORWARDED,
-        };
-        let uri = single_header(headers, fields.uri)?;
-        let (path, query) = path_and_query(uri);
-        let ip = client_address(headers, peer, clients)?;
-        Ok(Self {
-            headers,
-            ip,
-            method: single_header(headers, fields.method)?
-                .to_ascii_uppercase()
-                .into(),
-            host: without_port(single_header(headers, fields.host)?)
-                .to_ascii_lowercase()
-                .into(),
-            path,
-            query,
-            pairs: OnceLock::new(),
-            cookies: OnceLock::new(),
-            resolved: Vec::new(),
-            unreadable: None,
-        })
-    }
-
-    /// Decides which value counts where the client sent several, for every attribute that the policy reads.
-    pub(crate) fn resolve_duplicates(&mut self, rules: &[(Attribute, DuplicateRule)]) {
-        for (attribute, rule) in rules {
-            let resolved = match attribute {
-                Attribute::Header(name) => self.resolved_header(name, *rule),
-                Attribute::Query(name) => resolve(values_named(self.pairs(), name), *rule, b","),
-                Attribute::Cookie(name) => resolve(values_named(self.cookies(), name), *rule, b","),
-                _ => continue,
-            };
-            match resolved {
-                ResolvedValue::First => {}
-                ResolvedValue::Other(value) => {
-                    let value = value.into();
-                    self.resolved.push((attribute.clone(), value));
-                }
-                ResolvedValue::Refused => {
-                    self.unreadable = Some(Unreadable::Duplicate(attribute.clone()));
-                    return;
-                }
-            }
-        }
-    }
-
-    fn resolved_header(&self, name: &str, rule: DuplicateRule) -> ResolvedValue<'a> {
-        // Most requests repeat no field.
-        match self.headers.len() == self.headers.keys_len() {
-            true => ResolvedValue::First,
-            false => resolve(header_lines(self.headers, name), rule, b", "),
-        }
-    }
-
-    fn pairs(&self) -> &NamedValues {
-        self.pairs.get_or_init(|| query_pairs(self.query))
-    }
-
-    fn cookies(&self) -> &NamedValues {
-        self.cookies.get_or_init(|| cookie_pairs(self.headers))
-    }
-}
-
-impl Attributes for ForwardedRequest<'_> {
-    fn ip(&self) -> Option<IpAddr> {
-        Some(self.ip)
-    }
-
-    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
-        let mut resolved = self.resolved.iter();
-        if let Some((_, value)) = resolved.find(|(known, _)| known == attribute) {
-            return Some(value);
-        }
-        match attribute {
-            Attribute::Method => Some(&self.method),
-            Attribute::Host => Some(&self.host),
-            Attribute::Path => Some(self.path),
-            Attribute::Header(name) => self
-                .headers
-                .get(&**name)
-                .map(hyper::http::HeaderValue::as_bytes),
-            Attribute::Query(name) => values_named(self.pairs(), name).next(),
-            Attribute::Cookie(name) => values_named(self.cookies(), name).next(),
-            // Gateways send neither verified claims nor descriptors.
-            _ => None,
-        }
-    }
-
-    fn unreadable(&self) -> Option<Unreadable> {
-        self.unreadable.clone()
-    }
+    peer: IpAddr,
+    clients: &ClientAddressResolver,
+) -> Result<HttpAttributes<'a>, BadInput> {
+    let fields = match gateway {
+        Gateway::Nginx => ORIGINAL,
+        Gateway::Traefik | Gateway::Caddy | Gateway::Haproxy => FORWARDED,
+    };
+    let uri = single_header(headers, fields.uri)?;
+    let (path, query) = path_and_query(uri);
+    let ip = client_address(headers, peer, clients)?;
+    Ok(HttpAttributes::new(headers)
+        .with_ip(ip)
+        .with_method(single_header(headers, fields.method)?)
+        .with_host(single_header(headers, fields.host)?)
+        .with_target(path, query))
 }
 
 fn required_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], BadInput> {
@@ -220,11 +115,13 @@ mod tests {
     use super::*;
     use hyper::header::HeaderName;
     use tollgate_http::TrustedProxies;
+    use tollgate_policy::attributes::{Attribute, Attributes as _, Unreadable};
+    use tollgate_policy::model::DuplicateRule;
 
-    fn read(gateway: Gateway, headers: &HeaderMap) -> Result<ForwardedRequest<'_>, BadInput> {
+    fn read(gateway: Gateway, headers: &HeaderMap) -> Result<HttpAttributes<'_>, BadInput> {
         let gateways = Gateways::new(TrustedProxies::default());
         let clients = gateways.client_source(gateway);
-        ForwardedRequest::parse(gateway, headers, [127, 0, 0, 1].into(), clients)
+        parse_forwarded(gateway, headers, [127, 0, 0, 1].into(), clients)
     }
 
     fn headers(fields: &[(&str, &str)]) -> HeaderMap {
@@ -243,7 +140,7 @@ mod tests {
         ("x-real-ip", "192.0.2.7"),
     ];
 
-    fn get<'a>(request: &'a ForwardedRequest<'_>, name: &str) -> Option<&'a str> {
+    fn get<'a>(request: &'a HttpAttributes<'_>, name: &str) -> Option<&'a str> {
         let attribute = Attribute::parse(name).unwrap();
         request
             .get(&attribute)

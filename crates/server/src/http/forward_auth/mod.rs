@@ -4,10 +4,9 @@
 //! both. Must not know: how requests are decided, sockets.
 
 mod forwarded_request;
-mod repeated_values;
 mod untrusted;
 
-pub(crate) use forwarded_request::ForwardedRequest;
+pub(crate) use forwarded_request::parse_forwarded;
 use untrusted::UntrustedGateways;
 
 use std::net::IpAddr;

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use hyper::HeaderMap;
-use hyper::header::{COOKIE, HeaderValue};
+use http::HeaderMap;
+use http::header::{COOKIE, HeaderValue};
 use tollgate_policy::model::DuplicateRule;
 
-use crate::http::query::{decode, decode_escapes};
+use super::percent::{decode_escapes, decode_form};
 
 pub(super) type NamedValues = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -67,7 +67,7 @@ pub(super) fn header_lines<'a>(
 
 /// The names and values of a query. Text with an invalid escape stays as it is.
 pub(super) fn query_pairs(query: &[u8]) -> NamedValues {
-    let plain = |text: &[u8]| decode(text).unwrap_or_else(|| text.into());
+    let plain = |text: &[u8]| decode_form(text).unwrap_or_else(|| text.into());
     let each = query
         .split(|byte| *byte == b'&')
         .filter(|pair| !pair.is_empty());

@@ -1,0 +1,31 @@
+#![doc = include_str!("docs/guide.md")]
+#![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod body;
+mod builder;
+mod future;
+mod grpc;
+mod layer;
+mod limit_spec;
+mod layer_state;
+mod permit;
+mod refusal;
+mod request;
+mod response_fields;
+mod service;
+#[cfg(test)]
+mod tests;
+
+pub use body::ResponseBody;
+pub use builder::{InvalidLayer, TollgateLayerBuilder};
+pub use future::ResponseFuture;
+pub use layer::TollgateLayer;
+pub use limit_spec::LimitSpec;
+pub use permit::RequestPermit;
+pub use request::PeerAddress;
+pub use service::TollgateService;
+pub use tollgate_service::{
+    ClientAddressResolver, Clock, Dialects, ForwardedHeader, InvalidNetwork, InvalidPolicy,
+    InvalidService, ManualClock, Network, RateLimitService, SystemClock,
+};

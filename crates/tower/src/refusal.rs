@@ -1,0 +1,71 @@
+//! The response to a refused request: problem details over HTTP, a status over gRPC.
+//!
+//! Must not know: how requests are decided, which limits exist.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use tollgate_service::{
+    Clock, HeaderSubject, PROBLEM_CONTENT_TYPE, ProblemDetails, RateLimitService, Refusal, Verdict,
+    with_header_fields, write_problem,
+};
+
+use crate::grpc;
+use crate::response_fields::ResponseFields;
+
+/// The refusal of a verdict, with its rate limit fields.
+pub(crate) fn refuse<C: Clock>(
+    service: &RateLimitService<C>,
+    verdict: &Verdict,
+    refusal: Refusal,
+    is_grpc: bool,
+) -> Response<Bytes> {
+    service.with_rate_limit_status(verdict, HeaderSubject::Request, |status| {
+        let mut body = Vec::new();
+        write_problem(verdict, status, refusal.status, &mut body);
+        let mut response = match is_grpc {
+            true => grpc::refusal(refusal, &detail_of(&body)),
+            false => problem(refusal.status, body),
+        };
+        with_header_fields(|fields| {
+            status.write(service.headers().dialects(), fields);
+            ResponseFields::new(fields).merge_into(response.headers_mut());
+        });
+        response
+    })
+}
+
+/// The refusal of a request that would have to wait while the wait queue is full.
+pub(crate) fn refuse_wait(refusal: Refusal, is_grpc: bool) -> Response<Bytes> {
+    let detail = "the request would have to wait, and the wait queue is full";
+    if is_grpc {
+        return grpc::refusal(refusal, detail);
+    }
+    let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    let title = status.canonical_reason().unwrap_or("Refused");
+    let body = ProblemDetails::new(refusal.status, title, detail).to_json();
+    let mut response = problem(refusal.status, body);
+    if let Some(seconds) = refusal.retry_after_seconds() {
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn problem(status: u16, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_CONTENT_TYPE));
+    // RFC 6585 forbids storing a 429.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The sentence for people in problem details.
+fn detail_of(problem: &[u8]) -> String {
+    let parsed: Option<serde_json::Value> = serde_json::from_slice(problem).ok();
+    let detail = parsed.as_ref().and_then(|value| value.get("detail")?.as_str());
+    detail.unwrap_or("the request is refused").to_owned()
+}

@@ -1,0 +1,310 @@
+//! Reads a request into the attributes that policies use: what the client sent, what the router chose, and what the program
+//! put into the request's extensions.
+//!
+//! Must not know: limits, decisions, responses.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::{CONTENT_TYPE, HOST};
+use http::request::Parts;
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
+use tollgate_service::{
+    Attribute, Attributes, ClientAddressResolver, HttpAttributes, Unreadable, without_port,
+};
+
+/// The address of a connection's peer, for servers whose framework does not put it into requests.
+///
+/// Insert it into the extensions of every request. With axum or tonic and the feature of the same name that is not needed:
+/// the layer reads `ConnectInfo<SocketAddr>` and `TcpConnectInfo`.
+///
+/// ```
+/// use tollgate_tower::PeerAddress;
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(PeerAddress([192, 0, 2, 7].into()));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
+
+impl From<SocketAddr> for PeerAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self(address.ip())
+    }
+}
+
+/// Reads the text of an attribute out of a request's extensions.
+type ReadExtension = Box<dyn for<'a> Fn(&'a Extensions) -> Option<&'a str> + Send + Sync>;
+
+/// An attribute `extension.NAME` that the program provides.
+pub(crate) struct ExtensionAttribute {
+    name: Box<str>,
+    read: ReadExtension,
+}
+
+impl ExtensionAttribute {
+    pub(crate) fn new<T: Send + Sync + 'static>(
+        name: &str,
+        read: impl for<'a> Fn(&'a T) -> Option<&'a str> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            read: Box::new(move |extensions| read(extensions.get::<T>()?)),
+        }
+    }
+}
+
+impl fmt::Debug for ExtensionAttribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ExtensionAttribute")
+            .field(&self.name)
+            .finish()
+    }
+}
+
+/// A request without its body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestHead<'a> {
+    pub(crate) method: &'a Method,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+    extensions: &'a Extensions,
+}
+
+impl<'a> RequestHead<'a> {
+    pub(crate) fn of_request<B>(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+
+    pub(crate) const fn of_parts(parts: &'a Parts) -> Self {
+        Self {
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            extensions: &parts.extensions,
+        }
+    }
+
+    /// Whether it is a gRPC call.
+    pub(crate) fn is_grpc(&self) -> bool {
+        let content_type = self.headers.get(CONTENT_TYPE);
+        content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+    }
+
+    /// The address of the connection's peer, if anything knows it.
+    fn peer(&self) -> Option<IpAddr> {
+        if let Some(peer) = self.extensions.get::<PeerAddress>() {
+            return Some(peer.0);
+        }
+        #[cfg(feature = "axum")]
+        if let Some(info) = self
+            .extensions
+            .get::<axum::extract::ConnectInfo<SocketAddr>>()
+        {
+            return Some(info.0.ip());
+        }
+        #[cfg(feature = "tonic")]
+        if let Some(info) = self
+            .extensions
+            .get::<tonic::transport::server::TcpConnectInfo>()
+        {
+            return info.remote_addr().map(|address| address.ip());
+        }
+        None
+    }
+
+    /// The client's address behind trusted proxies.
+    fn client(&self, clients: &ClientAddressResolver) -> Option<IpAddr> {
+        let peer = self.peer()?;
+        let client = match clients.field() {
+            Some(field) => {
+                let lines = self.headers.get_all(field).into_iter();
+                clients.resolve(peer, lines.map(HeaderValue::as_bytes))
+            }
+            None => clients.resolve(peer, []),
+        };
+        Some(client.address)
+    }
+
+    /// The URI as the client sent it. Nested routers of axum see only a part of it.
+    fn original_uri(&self) -> &'a Uri {
+        #[cfg(feature = "axum")]
+        if let Some(original) = self.extensions.get::<axum::extract::OriginalUri>() {
+            return &original.0;
+        }
+        self.uri
+    }
+
+    /// The route template, if a router has chosen one.
+    fn route(&self) -> Option<&'a [u8]> {
+        #[cfg(feature = "axum")]
+        if let Some(route) = self.extensions.get::<axum::extract::MatchedPath>() {
+            return Some(route.as_str().as_bytes());
+        }
+        // The path of a gRPC call names its method, so it is its own template.
+        self.is_grpc().then(|| self.uri.path().as_bytes())
+    }
+
+    /// The host: `:authority` of HTTP/2 and of absolute targets, else `Host`. An error if they contradict each other.
+    fn host(&self) -> Result<Option<&'a [u8]>, Unreadable> {
+        let authority = self.original_uri().host().map(str::as_bytes);
+        let fields = self.headers.get_all(HOST).into_iter();
+        let mut hosts = authority
+            .into_iter()
+            .chain(fields.map(|value| without_port(value.as_bytes())));
+        let first = hosts.next();
+        match first {
+            Some(first) if hosts.any(|other| !other.eq_ignore_ascii_case(first)) => {
+                Err(Unreadable::Duplicate(Attribute::Host))
+            }
+            first => Ok(first),
+        }
+    }
+
+    /// The attributes of the request.
+    pub(crate) fn attributes(
+        self,
+        clients: &ClientAddressResolver,
+        extensions: &'a [ExtensionAttribute],
+    ) -> LayerAttributes<'a> {
+        let uri = self.original_uri();
+        let mut http = HttpAttributes::new(self.headers)
+            .with_method(self.method.as_str().as_bytes())
+            .with_target(
+                uri.path().as_bytes(),
+                uri.query().unwrap_or_default().as_bytes(),
+            );
+        match self.host() {
+            Ok(Some(host)) => http = http.with_host(host),
+            Ok(None) => {}
+            Err(reason) => http = http.with_unreadable(reason),
+        }
+        if let Some(ip) = self.client(clients) {
+            http = http.with_ip(ip);
+        }
+        if let Some(route) = self.route() {
+            http = http.with_route(route);
+        }
+        LayerAttributes {
+            http,
+            extensions: self.extensions,
+            known: extensions,
+        }
+    }
+}
+
+/// The attributes of a request, with those that the program provides.
+#[derive(Debug)]
+pub(crate) struct LayerAttributes<'a> {
+    pub(crate) http: HttpAttributes<'a>,
+    extensions: &'a Extensions,
+    known: &'a [ExtensionAttribute],
+}
+
+impl Attributes for LayerAttributes<'_> {
+    fn ip(&self) -> Option<IpAddr> {
+        self.http.ip()
+    }
+
+    fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
+        let Attribute::Extension(name) = attribute else {
+            return self.http.get(attribute);
+        };
+        let known = self.known.iter().find(|known| known.name == *name)?;
+        (known.read)(self.extensions).map(str::as_bytes)
+    }
+
+    fn unreadable(&self) -> Option<Unreadable> {
+        self.http.unreadable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(request: &Request<()>) -> Result<Option<&[u8]>, Unreadable> {
+        RequestHead::of_request(request).host()
+    }
+
+    /// HTTP/2 has the host in the target, HTTP/1 in a field. A client that sends both could name one host to the state and
+    /// another to the handler.
+    #[test]
+    fn two_different_hosts_cannot_be_read() {
+        let request = |uri: &str, hosts: &[&'static str]| {
+            let mut request = Request::get(uri);
+            for host in hosts {
+                request = request.header(HOST, *host);
+            }
+            request.body(()).unwrap()
+        };
+        for (uri, hosts, expected) in [
+            ("/", &["a.example:80"][..], Some("a.example")),
+            ("/", &[], None),
+            ("http://a.example/", &[], Some("a.example")),
+            ("http://a.example:80/", &["A.example"], Some("a.example")),
+            ("/", &["a.example", "a.example"], Some("a.example")),
+        ] {
+            let request = request(uri, hosts);
+            assert_eq!(host(&request), Ok(expected.map(str::as_bytes)), "{uri}");
+        }
+        for (uri, hosts) in [
+            ("http://a.example/", &["b.example"][..]),
+            ("/", &["a.example", "b.example"]),
+        ] {
+            let refused = Err(Unreadable::Duplicate(Attribute::Host));
+            assert_eq!(host(&request(uri, hosts)), refused, "{uri}");
+        }
+    }
+
+    #[test]
+    fn the_program_provides_attributes_from_extensions() {
+        #[derive(Clone)]
+        struct User(String);
+        let mut request = Request::new(());
+        let known = [ExtensionAttribute::new("user", |user: &User| {
+            Some(user.0.as_str())
+        })];
+        let read = |request: &Request<()>, name: &str| {
+            let head = RequestHead::of_request(request);
+            let attributes = head.attributes(&ClientAddressResolver::default(), &known);
+            let value = attributes.get(&Attribute::Extension(name.into()));
+            value.map(<[u8]>::to_vec)
+        };
+        assert_eq!(read(&request, "user"), None);
+        request.extensions_mut().insert(User("ada".to_owned()));
+        assert_eq!(read(&request, "user"), Some(b"ada".to_vec()));
+        assert_eq!(read(&request, "other"), None);
+    }
+
+    #[test]
+    fn the_client_is_the_peer_unless_a_trusted_proxy_names_it() {
+        use tollgate_service::ForwardedHeader;
+        let mut request = Request::get("/")
+            .header("x-forwarded-for", "192.0.2.7")
+            .body(())
+            .unwrap();
+        let trusted = vec!["10.0.0.0/8".parse().unwrap()];
+        let proxied =
+            ClientAddressResolver::behind_proxies(ForwardedHeader::XForwardedFor, trusted);
+        let client = |request: &Request<()>, clients: &ClientAddressResolver| {
+            RequestHead::of_request(request).client(clients)
+        };
+        assert_eq!(client(&request, &proxied), None, "no peer is known");
+        let peer = SocketAddr::from(([10, 0, 0, 1], 80));
+        request.extensions_mut().insert(PeerAddress::from(peer));
+        let direct = ClientAddressResolver::default();
+        assert_eq!(client(&request, &direct), Some(peer.ip()));
+        assert_eq!(client(&request, &proxied), Some([192, 0, 2, 7].into()));
+        request
+            .extensions_mut()
+            .insert(PeerAddress([203, 0, 113, 1].into()));
+        let forged = client(&request, &proxied);
+        assert_eq!(forged, Some([203, 0, 113, 1].into()), "not a trusted proxy");
+    }
+}

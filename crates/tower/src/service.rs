@@ -1,0 +1,123 @@
+//! The service around an inner service: decides, then calls it.
+//!
+//! Must not know: how requests are decided and responses are settled.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tollgate_service::{Clock, SystemClock};
+use tower_service::Service;
+
+use crate::body::ResponseBody;
+use crate::future::{ResponseFuture, RunningRequest};
+use crate::layer_state::{Decision, LayerState};
+use crate::request::RequestHead;
+
+/// An inner service behind a [`TollgateLayer`](crate::TollgateLayer).
+///
+/// Its error is that of the inner service: a refusal is a response. It is ready when the inner service is.
+#[derive(Debug)]
+pub struct TollgateService<S, C = SystemClock> {
+    inner: S,
+    state: Arc<LayerState<C>>,
+}
+
+impl<S: Clone, C> Clone for TollgateService<S, C> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            state: Arc::clone(&self.state),
+        }
+    }
+}
+
+impl<S, C> TollgateService<S, C> {
+    pub(crate) const fn new(inner: S, state: Arc<LayerState<C>>) -> Self {
+        Self { inner, state }
+    }
+
+    /// The inner service.
+    ///
+    /// ```
+    /// use tollgate_tower::TollgateLayer;
+    /// use tower_layer::Layer as _;
+    ///
+    /// let layer = TollgateLayer::from_policy("limits: [{ name: all, rate: 5/s }]")?;
+    /// assert_eq!(layer.layer("inner").get_ref(), &"inner");
+    /// # Ok::<(), tollgate_tower::InvalidLayer>(())
+    /// ```
+    pub const fn get_ref(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S, C, RequestBody, B> Service<Request<RequestBody>> for TollgateService<S, C>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: 'static,
+    RequestBody: Send + 'static,
+    B: Body<Data = Bytes> + 'static,
+    C: Clock + 'static,
+{
+    type Response = Response<ResponseBody<B, C>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, B, S::Error, C>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
+        let decision = self.state.decide_local(RequestHead::of_request(&request));
+        match decision {
+            Some(Decision::Refused(response)) => ResponseFuture::refused(response),
+            Some(Decision::Admitted(admission)) if admission.wait.is_none() => {
+                let running = RunningRequest::start(admission, &mut request);
+                ResponseFuture::running(self.inner.call(request), running)
+            }
+            undecided => {
+                // The clone takes the place of the service that is ready, which has to be the one that is called.
+                let clone = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, clone);
+                let state = Arc::clone(&self.state);
+                ResponseFuture::boxed(call_later(state, ready, request, undecided))
+            }
+        }
+    }
+}
+
+/// Waits for the decision and for the request's turn, then calls the inner service.
+async fn call_later<S, C, RequestBody, B>(
+    state: Arc<LayerState<C>>,
+    mut inner: S,
+    request: Request<RequestBody>,
+    decision: Option<Decision<C>>,
+) -> Result<Response<ResponseBody<B, C>>, S::Error>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>>,
+    B: Body<Data = Bytes>,
+    C: Clock + 'static,
+{
+    let (parts, body) = request.into_parts();
+    let decision = match decision {
+        Some(decision) => decision,
+        None => state.decide(RequestHead::of_parts(&parts)).await,
+    };
+    let mut admission = match decision {
+        Decision::Refused(response) => return Ok(response.map(ResponseBody::refusal)),
+        Decision::Admitted(admission) => admission,
+    };
+    if let Some((wait, permit)) = admission.wait.take() {
+        // Dropping this future drops the permit, which gives the place in the queue back.
+        tokio::time::sleep(wait).await;
+        permit.complete();
+    }
+    let mut request = Request::from_parts(parts, body);
+    let running = RunningRequest::start(admission, &mut request);
+    let called = inner.call(request).await;
+    running.finish(called)
+}
