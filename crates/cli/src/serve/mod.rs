@@ -96,9 +96,6 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         admin = admin.with_fleet(Arc::clone(&fleet.membership));
     }
     let gateway = gateway::open(options, &app, &buffers)?;
-    if let Some(gateway) = &gateway {
-        admin = admin.with_listener("gateway", Arc::clone(gateway.counters()));
-    }
     let grpc = GrpcServer::new(Arc::clone(app.envoy()))
         .with_buffers(buffers)
         .with_drain_signal(drain_signal.clone());
@@ -106,6 +103,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let admin = admin
         .with_resp(Arc::clone(&resp))
         .with_listener("grpc", Arc::clone(grpc.counters()))
+        .with_gateway(gateway.clone())
         .with_tls(tls.tls().cloned())
         .with_drain_signal(drain_signal);
     let transports = Transports {

@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -41,12 +40,6 @@ pub(super) struct RequestContext {
     /// Where a WebSocket runs, if the request asks for one.
     pub(super) websocket: Option<TunnelPlace>,
     pub(super) body_timeout: std::time::Duration,
-}
-
-/// Which route and address a response came from. It travels in the extensions of the response.
-#[derive(Clone, Debug)]
-pub(super) struct ForwardedTo {
-    pub(super) route: Arc<Route>,
 }
 
 /// Forwards requests.
@@ -86,12 +79,8 @@ impl<C: Clock + 'static> Forwarder<C> {
         }
         let route = Arc::clone(route);
         drop(host);
-        let mut response = self.exchange(&route, head, body, &context).await;
-        let class = usize::from(response.status().as_u16() / 100).saturating_sub(1);
-        if let Some(count) = route.responses.get(class) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        response.extensions_mut().insert(ForwardedTo { route });
+        let response = self.exchange(&route, head, body, &context).await;
+        route.record_response(response.status());
         response
     }
 
@@ -104,10 +93,10 @@ impl<C: Clock + 'static> Forwarder<C> {
     ) -> Response<GatewayBody> {
         let upgrade = head.extensions.remove::<OnUpgrade>();
         let permit = head.extensions.remove::<RequestPermit>();
+        rewrite_forwarded(&mut head.headers, &context.connection);
         if !set_forwarded_target(route, &mut head) {
             return problem(StatusCode::BAD_REQUEST, "target: it is not a path");
         }
-        rewrite_forwarded(&mut head.headers, &context.connection);
         add_via(&mut head.headers, context.received);
         route.request_headers.apply(&mut head.headers);
         let upstream = &route.upstream;
@@ -130,7 +119,7 @@ impl<C: Clock + 'static> Forwarder<C> {
         *request.headers_mut() = head.headers;
         let now = || self.shared.service.now();
         let response = match upstream.send(request, versions, deadline, now).await {
-            Ok((response, _address)) => response,
+            Ok(response) => response,
             Err(failure) => return problem(failure.status(), failure.detail()),
         };
         respond(route, response, context, upgrade, permit)

@@ -32,6 +32,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tollgate_http::{ClientAddressResolver, ForwardedHeader, TrustedProxies};
 use tollgate_policy::model::GatewaySpec;
 use tollgate_service::RateLimitService;
+use tollgate_service::metrics::GatewayCounts;
 use tollgate_store::Clock;
 use tollgate_tower::{InvalidLayer, TollgateLayer};
 
@@ -134,6 +135,12 @@ impl<C: Clock + 'static> Gateway<C> {
             outcome = accept(listener, protocol, limits.listener, shutdown) => outcome,
             never = self.shared.maintain() => match never {},
         }
+    }
+
+    /// What the routes and upstreams have counted.
+    #[must_use]
+    pub fn counts(&self) -> GatewayCounts {
+        self.shared.table.load().counts(self.shared.service.now())
     }
 
     /// The counters of the listener.

@@ -4,14 +4,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
+use tollgate_core::Timestamp;
 use tollgate_policy::model::{GatewaySpec, HeaderEdits, RouteSpec};
+
+use tollgate_service::metrics::GatewayCounts;
 
 use super::stream_tasks::StreamTasks;
 use super::upstream::Upstream;
 use crate::listen::InvalidTls;
+use crate::listen::counters::increment;
 
 /// The compiled routes.
 #[derive(Debug)]
@@ -27,14 +32,14 @@ pub(super) struct RouteTable {
 #[derive(Debug)]
 pub(super) struct Route {
     /// Its host and path, for logs and metrics.
-    pub(super) label: Box<str>,
+    label: Box<str>,
     path: Box<str>,
     pub(super) strip_prefix: bool,
     pub(super) upstream: Arc<Upstream>,
     pub(super) request_headers: CompiledEdits,
     pub(super) response_headers: CompiledEdits,
-    /// Responses by the first digit of their status.
-    pub(super) responses: [AtomicU64; 5],
+    /// Responses by the first digit of their status. A reload keeps them.
+    responses: Arc<[AtomicU64; 5]>,
 }
 
 /// Changes of header fields.
@@ -66,7 +71,7 @@ impl RouteTable {
             upstreams,
         };
         for route in &spec.routes {
-            table.add(route);
+            table.add(route, before);
         }
         let lists = table.by_host.values_mut().chain([&mut table.any_host]);
         for routes in lists {
@@ -75,20 +80,25 @@ impl RouteTable {
         Ok(table)
     }
 
-    fn add(&mut self, spec: &RouteSpec) {
+    fn add(&mut self, spec: &RouteSpec, before: Option<&Self>) {
         let mut upstreams = self.upstreams.iter();
         let named = upstreams.find(|known| known.spec().name == spec.upstream);
         // A policy without this upstream was refused.
         let Some(upstream) = named else { return };
         let host = spec.host.as_deref().unwrap_or("*");
+        let label: Box<str> = format!("{host}{}", spec.path).into();
+        let mut known = before.into_iter().flat_map(Self::routes);
+        let known = known.find(|known| known.label == label);
         let route = Arc::new(Route {
-            label: format!("{host}{}", spec.path).into(),
+            responses: known
+                .map(|known| Arc::clone(&known.responses))
+                .unwrap_or_default(),
+            label,
             path: spec.path.clone(),
             strip_prefix: spec.strip_prefix,
             upstream: Arc::clone(upstream),
             request_headers: CompiledEdits::new(&spec.request_headers),
             response_headers: CompiledEdits::new(&spec.response_headers),
-            responses: Default::default(),
         });
         match &spec.host {
             Some(host) => self.by_host.entry(host.clone()).or_default().push(route),
@@ -100,8 +110,23 @@ impl RouteTable {
         &self.upstreams
     }
 
+    /// What has been counted.
+    pub(super) fn counts(&self, now: Timestamp) -> GatewayCounts {
+        let route = |route: &Arc<Route>| {
+            let counts = route
+                .responses
+                .each_ref()
+                .map(|count| count.load(Ordering::Relaxed));
+            (route.label.clone(), counts)
+        };
+        GatewayCounts {
+            routes: self.routes().map(route).collect(),
+            upstreams: self.upstreams.iter().map(|one| one.counts(now)).collect(),
+        }
+    }
+
     /// All routes.
-    pub(super) fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
+    fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
         self.by_host.values().flatten().chain(&self.any_host)
     }
 
@@ -130,6 +155,14 @@ fn first_for<'a>(routes: &'a [Arc<Route>], path: &str) -> Option<&'a Arc<Route>>
 }
 
 impl Route {
+    /// Counts a response.
+    pub(super) fn record_response(&self, status: StatusCode) {
+        let class = usize::from(status.as_u16() / 100).saturating_sub(1);
+        if let Some(count) = self.responses.get(class) {
+            increment(count);
+        }
+    }
+
     fn is_for(&self, path: &str) -> bool {
         match path.strip_prefix(&*self.path) {
             Some(rest) => rest.is_empty() || rest.starts_with('/') || &*self.path == "/",

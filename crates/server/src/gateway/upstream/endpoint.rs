@@ -12,7 +12,9 @@ use hyper::client::conn::http2;
 use hyper::rt::Executor as _;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tollgate_core::Timestamp;
 use tollgate_policy::model::UpstreamProtocol;
+use tollgate_service::metrics::AddressCounts;
 
 use super::balancer::Candidate;
 use super::body::UpstreamBody;
@@ -91,14 +93,15 @@ impl Endpoint {
         &self.label
     }
 
-    /// Open connections.
-    pub(in crate::gateway) fn open_connections(&self) -> u32 {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Requests in progress.
-    pub(in crate::gateway) fn requests_in_flight(&self) -> u32 {
-        self.in_flight.load(Ordering::Relaxed)
+    /// What has been counted.
+    pub(super) fn counts(&self, now: Timestamp) -> AddressCounts {
+        AddressCounts {
+            address: self.label.clone(),
+            connections: self.open.load(Ordering::Relaxed).into(),
+            in_flight: self.in_flight.load(Ordering::Relaxed).into(),
+            is_available: self.health.is_available(now),
+            ejections: self.health.ejections(),
+        }
     }
 
     /// Sends a request and returns the response, whose body holds the connection.
@@ -284,7 +287,7 @@ impl Candidate for Arc<Endpoint> {
     }
 
     fn in_flight(&self) -> u32 {
-        self.requests_in_flight()
+        self.in_flight.load(Ordering::Relaxed)
     }
 }
 

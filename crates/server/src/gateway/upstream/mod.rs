@@ -26,10 +26,11 @@ use std::time::Duration;
 
 use hyper::body::Body as _;
 use hyper::header::{HOST, HeaderValue};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout, timeout_at};
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_policy::model::{HealthCheckSpec, UpstreamProtocol, UpstreamSpec};
+use tollgate_service::metrics::UpstreamCounts;
 
 use self::balancer::{SharedRandom, choose};
 use self::connector::{Connector, client_config};
@@ -50,15 +51,15 @@ pub(super) struct Upstream {
     budget: RetryBudget,
     /// When the next health check is due, in nanoseconds since 1970.
     next_check: AtomicU64,
-    pub(super) counters: UpstreamCounters,
+    counters: UpstreamCounters,
 }
 
 /// What an upstream has counted.
 #[derive(Debug, Default)]
-pub(super) struct UpstreamCounters {
-    pub(super) requests: AtomicU64,
-    pub(super) failures: AtomicU64,
-    pub(super) retries: AtomicU64,
+struct UpstreamCounters {
+    requests: AtomicU64,
+    failures: AtomicU64,
+    retries: AtomicU64,
 }
 
 impl Upstream {
@@ -106,6 +107,18 @@ impl Upstream {
         &self.endpoints
     }
 
+    /// What has been counted.
+    pub(super) fn counts(&self, now: Timestamp) -> UpstreamCounts {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        UpstreamCounts {
+            name: self.spec.name.value.clone(),
+            requests: load(&self.counters.requests),
+            failures: load(&self.counters.failures),
+            retries: load(&self.counters.retries),
+            addresses: self.endpoints.iter().map(|one| one.counts(now)).collect(),
+        }
+    }
+
     /// The timer of a body, and the deadline of the whole exchange.
     pub(super) fn idle_timer(&self, deadline: Option<Instant>) -> IdleTimer {
         IdleTimer::new(duration(self.spec.idle_timeout), deadline)
@@ -128,7 +141,7 @@ impl Upstream {
         versions: HttpVersions,
         deadline: Option<Instant>,
         now: impl Fn() -> Timestamp,
-    ) -> Result<(Response<UpstreamBody>, &Endpoint), FailureKind> {
+    ) -> Result<Response<UpstreamBody>, FailureKind> {
         increment(&self.counters.requests);
         self.budget.record_request();
         // A request that was sent may have been executed: only one that has the same effect twice is sent again.
@@ -153,8 +166,11 @@ impl Upstream {
                         502..=504 => self.record_failure(endpoint, now()),
                         _ => endpoint.health.record_success(),
                     }
-                    response.body_mut().release_if_complete();
-                    return Ok((response, endpoint));
+                    // An upgraded connection is not for other requests.
+                    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                        response.body_mut().release_if_complete();
+                    }
+                    return Ok(response);
                 }
                 Ok(Err(error)) => error,
                 Err(_elapsed) => ExchangeError::new(FailureKind::Timeout, None),

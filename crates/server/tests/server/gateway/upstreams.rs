@@ -125,6 +125,19 @@ async fn an_address_that_fails_is_ejected_and_the_last_one_never_is() {
     }
     assert_eq!(count.load(Ordering::Relaxed), 2, "then it is out");
     assert_eq!(recorder.requests().len(), 38);
+    let counts = gateway.gateway.counts();
+    assert_eq!(counts.routes, [("*/".into(), [0, 38, 0, 0, 2])]);
+    let upstream = &counts.upstreams[0];
+    assert_eq!(
+        (upstream.requests, upstream.failures, upstream.retries),
+        (40, 2, 0)
+    );
+    let ejected: Vec<_> = upstream
+        .addresses
+        .iter()
+        .map(|one| (one.ejections, one.is_available))
+        .collect();
+    assert_eq!(ejected, [(1, false), (0, true)]);
     gateway.running.stop().await;
     let text = "limits: none\ngateway: { upstreams: { app: { addresses: http://UPSTREAM, retries: 0, ejection: { failures: 1, duration: 1h } } }, routes: [{ upstream: app }] }";
     let gateway = start(text, broken).await;
@@ -183,7 +196,7 @@ async fn a_slow_upstream_is_504_and_its_connection_is_closed() {
 /// An upstream that stops in the middle of a body. The client must not take it for the whole.
 #[tokio::test]
 async fn a_body_that_stops_is_cut_off() {
-    for (ending, is_kept) in [("", true), ("closed", false)] {
+    for is_kept in [true, false] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let text = "limits: none\ngateway: { upstreams: { app: { addresses: http://UPSTREAM, idle_timeout: 50ms } }, routes: [{ upstream: app }] }";
         let gateway = start(text, listener.local_addr().unwrap()).await;
@@ -201,10 +214,9 @@ async fn a_body_that_stops_is_cut_off() {
                 let _closed = upstream.read_to_end(&mut rest).await;
             }
         });
-        assert!(
-            response.contains("abc") && !response.ends_with("0\r\n\r\n"),
-            "{ending}: {response}"
-        );
+        // If the upstream closes at once, nothing at all may have been sent to the client.
+        assert!(!response.ends_with("0\r\n\r\n"), "{response}");
+        assert!(!is_kept || response.contains("abc"), "{response}");
         gateway.running.stop().await;
     }
 }
