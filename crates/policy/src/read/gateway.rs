@@ -76,7 +76,7 @@ pub(crate) const ROUTE: [Field<RouteDraft>; 6] = [
         "The host of the request: a name, or `*.example.com` for all names below it.",
         || json!({ "type": "string" }),
         |reader, node, name, route| {
-            route.host = reader.parse(node, name, grammar::parse_route_host)
+            route.host = reader.parse(node, name, grammar::parse_route_host);
         },
     ),
     Field::new(
@@ -85,7 +85,7 @@ pub(crate) const ROUTE: [Field<RouteDraft>; 6] = [
         "The prefix of the path in whole segments: `/api` is for `/api` and `/api/x`, not for `/apis`.",
         || json!({ "type": "string", "pattern": "^/" }),
         |reader, node, name, route| {
-            route.path = reader.parse(node, name, grammar::parse_route_path)
+            route.path = reader.parse(node, name, grammar::parse_route_path);
         },
     ),
     Field::new(
@@ -127,14 +127,14 @@ pub(crate) const EDITS: [Field<HeaderEdits>; 2] = [
         FieldDefault::None,
         "Names of fields that are removed.",
         || one_or_list(&json!({ "type": "string" })),
-        |reader, node, name, edits| read_removed(reader, node, name, edits),
+        read_removed,
     ),
     Field::new(
         "add",
         FieldDefault::None,
         "Fields that are added after that, by their names.",
         || map_of(&definition_ref("scalar")),
-        |reader, node, name, edits| read_added(reader, node, name, edits),
+        read_added,
     ),
 ];
 
@@ -219,7 +219,12 @@ fn read_edits(reader: &mut TreeReader, node: &SourceNode, name: &str) -> HeaderE
     edits
 }
 
-fn read_removed(reader: &mut TreeReader, node: &SourceNode, name: &str, edits: &mut HeaderEdits) {
+fn read_removed(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    name: &'static str,
+    edits: &mut HeaderEdits,
+) {
     let nodes = match &node.value {
         SourceValue::List(nodes) => nodes.as_slice(),
         _ => std::slice::from_ref(node),
@@ -232,7 +237,12 @@ fn read_removed(reader: &mut TreeReader, node: &SourceNode, name: &str, edits: &
     }
 }
 
-fn read_added(reader: &mut TreeReader, node: &SourceNode, name: &str, edits: &mut HeaderEdits) {
+fn read_added(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    name: &'static str,
+    edits: &mut HeaderEdits,
+) {
     let example = "add: { x-from: gateway }";
     let Some(fields) = FieldReader::open(reader, node, "`add`", example) else {
         return;

@@ -191,7 +191,7 @@ pub(crate) const HEALTH_CHECK: [Field<HealthCheckSpec>; 5] = [
         "The path of the request. A status from 200 to 299 is healthy.",
         || json!({ "type": "string", "pattern": "^/" }),
         |reader, node, name, check| {
-            set_if_some(&mut check.path, reader.parse(node, name, check_path))
+            set_if_some(&mut check.path, reader.parse(node, name, check_path));
         },
     ),
     Field::new(

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 use tollgate_http::{ClientAddressResolver, ForwardedHeader, TrustedProxies};
 use tollgate_policy::model::GatewaySpec;
@@ -152,14 +152,14 @@ impl<C: Clock + 'static> Gateway<C> {
 
 impl<C: Clock + 'static> GatewayShared<C> {
     /// Follows the policy, checks the health of upstreams and closes idle connections, for as long as it is polled.
-    async fn maintain(&self) -> std::convert::Infallible {
+    async fn maintain(self: &Arc<Self>) -> std::convert::Infallible {
         let mut checks = JoinSet::new();
         let mut ticks = interval(MAINTENANCE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             while checks.try_join_next().is_some() {}
-            self.follow_policy();
+            self.follow_policy().await;
             let now = self.service.now();
             for upstream in self.table.load().upstreams() {
                 upstream.close_expired();
@@ -175,19 +175,28 @@ impl<C: Clock + 'static> GatewayShared<C> {
         }
     }
 
-    /// Replaces the routes if the policy has changed them. If they cannot be used, the routes before stay.
-    fn follow_policy(&self) {
+    /// Replaces the routes if the policy has changed them.
+    async fn follow_policy(self: &Arc<Self>) {
         let reloader = self.service.reloader().filter(|_| self.is_from_policy);
         let Some(reloader) = reloader else { return };
         let (generation, policy) = reloader.engine().current_policy();
-        let Some(spec) = &policy.gateway else {
+        let Some(spec) = policy.gateway.clone() else {
             return;
         };
-        if **self.spec.load() == *spec {
+        if **self.spec.load() == spec {
             return;
         }
-        self.spec.store(Arc::new(spec.clone()));
-        match RouteTable::new(spec, Some(&self.table.load()), &self.tasks) {
+        let shared = Arc::clone(self);
+        // TLS files are read, and a file system may be slow.
+        let replacing = spawn_blocking(move || shared.replace_routes(generation, spec));
+        if let Err(error) = replacing.await {
+            tracing::error!(%error, "replacing the gateway routes panicked");
+        }
+    }
+
+    /// Replaces the routes. If they cannot be used, the routes before stay.
+    fn replace_routes(&self, generation: u64, spec: GatewaySpec) {
+        match RouteTable::new(&spec, Some(&self.table.load()), &self.tasks) {
             Ok(table) => {
                 self.table.store(Arc::new(table));
                 tracing::info!(
@@ -200,6 +209,7 @@ impl<C: Clock + 'static> GatewayShared<C> {
                 tracing::error!(%error, generation, "gateway routes refused, previous routes stay in use");
             }
         }
+        self.spec.store(Arc::new(spec));
     }
 }
 

@@ -65,6 +65,46 @@ async fn no_spelling_of_a_path_evades_a_limit() {
     gateway.running.stop().await;
 }
 
+/// A WebSocket holds its place until it ends, not only until it begins.
+#[tokio::test]
+async fn a_websocket_holds_its_permit_until_it_ends() {
+    let text = format!("limits: [{{ name: in-flight, concurrency: 1 }}]\n{GATEWAY}");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = start(&text, listener.local_addr().unwrap()).await;
+    let mut client = TcpStream::connect(gateway.address).await.unwrap();
+    let request =
+        "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    client.write_all(request.as_bytes()).await.unwrap();
+    let (mut upstream, _) = listener.accept().await.unwrap();
+    let accepted =
+        b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhi";
+    upstream.write_all(accepted).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\nhi") {
+        head.push(timeout(DEADLINE, client.read_u8()).await.unwrap().unwrap());
+    }
+    let second = exchange(gateway.address, &get("/", "")).await;
+    assert!(second.starts_with("HTTP/1.1 429"), "{second}");
+    drop(client);
+    let mut rest = Vec::new();
+    let _closed = timeout(DEADLINE, upstream.read_to_end(&mut rest))
+        .await
+        .unwrap();
+    drop(upstream);
+    // The place is free again soon after both ends are closed.
+    let request = get("/", "");
+    let admitted = async {
+        loop {
+            tokio::select! {
+                third = exchange(gateway.address, &request) => assert!(third.starts_with("HTTP/1.1 429"), "{third}"),
+                Ok(_) = listener.accept() => return,
+            }
+        }
+    };
+    timeout(DEADLINE, admitted).await.expect("a free place");
+    gateway.running.stop().await;
+}
+
 /// The place of a request is free again when its response has ended, and not before.
 #[tokio::test]
 async fn a_permit_is_held_until_the_body_ends_or_the_client_is_gone() {

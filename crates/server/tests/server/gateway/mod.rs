@@ -6,6 +6,7 @@ mod http2;
 mod limits;
 mod recorder;
 mod reload;
+mod tls;
 mod upstreams;
 mod websocket;
 
@@ -57,7 +58,7 @@ fn field<'a>(response: &'a str, name: &str) -> Option<&'a str> {
 async fn wait_until(is_reached: impl Fn() -> bool) {
     let waiting = async {
         while !is_reached() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::task::yield_now().await;
         }
     };
     timeout(DEADLINE, waiting).await.expect("the condition");
