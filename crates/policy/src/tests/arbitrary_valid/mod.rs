@@ -253,7 +253,7 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
 fn gateway(number: u16) -> Option<GatewaySpec> {
     let address = |text: &str| crate::grammar::parse_upstream_address(text).unwrap();
     let mut gateway = GatewaySpec::single(address("http://127.0.0.1:3000"));
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         let mut second = UpstreamSpec::new(Box::<str>::from("second").into());
         second.retries = u32::from(number % 11);
         second.retry_budget = Percent::from_hundredths(number);
@@ -263,12 +263,12 @@ fn gateway(number: u16) -> Option<GatewaySpec> {
         }];
         let mut route = RouteSpec::new(second.name.clone());
         route.path = "/second".into();
-        route.strip_prefix = number % 4 == 0;
+        route.strip_prefix = number.is_multiple_of(4);
         route.host = Some("*.a.example".into());
         gateway.upstreams.push(second);
         gateway.routes.push(route);
     }
-    (number % 3 != 0).then_some(gateway)
+    (!number.is_multiple_of(3)).then_some(gateway)
 }
 
 fn path_settings(number: u16) -> PathSettings {

@@ -217,8 +217,10 @@ impl Endpoint {
     pub(super) fn close_expired(&self) {
         let keepalive = self.bounds.keepalive_timeout;
         let mut idle = self.lock_idle();
-        let is_fresh = |one: &Box<Http1Connection>| one.idle_since().elapsed() < keepalive;
-        let count = idle.iter().position(is_fresh).unwrap_or(idle.len());
+        let fresh = idle
+            .iter()
+            .position(|one| one.idle_since().elapsed() < keepalive);
+        let count = fresh.unwrap_or(idle.len());
         let expired: Vec<_> = idle.drain(..count).collect();
         drop(idle);
         drop(expired);

@@ -181,7 +181,7 @@ async fn read_request(
         ([length], []) => {
             let length = length
                 .parse::<usize>()
-                .map_err(|_| format!("a length: {length}"))?;
+                .map_err(|error| format!("a length: {length}: {error}"))?;
             request.body = vec![0; length];
             if stream.read_exact(&mut request.body).await.is_err() {
                 // The client was cut off, and so are we.
@@ -206,7 +206,8 @@ async fn chunked(stream: &mut BufReader<TcpStream>) -> Result<Option<ChunkedBody
         let Some(size) = line(stream).await? else {
             return Ok(None);
         };
-        let size = usize::from_str_radix(&size, 16).map_err(|_| format!("a chunk size: {size}"))?;
+        let size = usize::from_str_radix(&size, 16)
+            .map_err(|error| format!("a chunk size: {size}: {error}"))?;
         if size == 0 {
             return Ok(Some((body, fields(stream).await?)));
         }

@@ -26,63 +26,65 @@ fn case(text: impl AsRef<[u8]>, fate: Fate) -> HostileRequest {
     }
 }
 
+/// First lines.
+const REQUEST_LINES: &[(&str, Fate)] = &[
+    ("GET ~ HTTP/1.1", Forwarded),
+    ("GET ~?q=%00 HTTP/1.1", Forwarded),
+    ("GET http://a~ HTTP/1.1", Forwarded),
+    ("GET https://a~ HTTP/1.1", Forwarded),
+    ("GET //~ HTTP/1.1", Forwarded),
+    ("GET /x/..~ HTTP/1.1", Forwarded),
+    ("GET /%2e%2e~ HTTP/1.1", Forwarded),
+    ("OPTIONS ~ HTTP/1.1", Forwarded),
+    ("PURGE ~ HTTP/1.1", Forwarded),
+    ("GET http://b~ HTTP/1.1", Refused),
+    ("GET http://a:81~ HTTP/1.1", Refused),
+    ("GET http://u:p@a~ HTTP/1.1", Refused),
+    ("GET ftp://a~ HTTP/1.1", Refused),
+    ("GET file://~ HTTP/1.1", Refused),
+    ("GET gopher://a:70~ HTTP/1.1", Refused),
+    ("GET a:80 HTTP/1.1", Refused),
+    ("GET a HTTP/1.1", Refused),
+    ("GET * HTTP/1.1", Refused),
+    ("OPTIONS * HTTP/1.1", Refused),
+    ("CONNECT a:443 HTTP/1.1", Refused),
+    ("CONNECT ~ HTTP/1.1", Refused),
+    ("TRACE ~ HTTP/1.1", Refused),
+    ("GET ~", Refused),
+    ("GET", Refused),
+    ("", Refused),
+    ("GET ~ HTTP/0.9", Refused),
+    ("GET ~ HTTP/1.2", Refused),
+    ("GET ~ HTTP/2.0", Refused),
+    ("GET ~ HTTP/3", Refused),
+    ("GET ~ HTTP/1.1.1", Refused),
+    ("GET ~ HTTP/11", Refused),
+    ("GET ~ http/1.1", Refused),
+    ("GET ~ HTPP/1.1", Refused),
+    ("GET ~ HTTP/1.1 ", Refused),
+    ("GET ~ HTTP/1.1 x", Refused),
+    ("GET ~ x HTTP/1.1", Refused),
+    ("GET  ~ HTTP/1.1", Refused),
+    ("GET ~  HTTP/1.1", Refused),
+    ("GET\t~ HTTP/1.1", Refused),
+    (" GET ~ HTTP/1.1", Refused),
+    ("G\u{0}T ~ HTTP/1.1", Refused),
+    ("G(T ~ HTTP/1.1", Refused),
+    ("GET ~\u{0} HTTP/1.1", Refused),
+    ("GET ~\u{1} HTTP/1.1", Refused),
+    ("GET ~\u{7f} HTTP/1.1", Refused),
+    ("GET ~%00 HTTP/1.1", Refused),
+    ("GET ~%0d%0aX:y HTTP/1.1", Refused),
+    ("GET ~% HTTP/1.1", Refused),
+    ("GET ~%4 HTTP/1.1", Refused),
+    ("GET ~%zz HTTP/1.1", Refused),
+    ("GET ~%7f HTTP/1.1", Refused),
+    ("PRI * HTTP/2.0", Refused),
+];
+
 /// Request lines, each with one `Host`.
 pub(super) fn request_lines() -> Vec<HostileRequest> {
-    let lines: &[(&str, Fate)] = &[
-        ("GET ~ HTTP/1.1", Forwarded),
-        ("GET ~?q=%00 HTTP/1.1", Forwarded),
-        ("GET http://a~ HTTP/1.1", Forwarded),
-        ("GET https://a~ HTTP/1.1", Forwarded),
-        ("GET //~ HTTP/1.1", Forwarded),
-        ("GET /x/..~ HTTP/1.1", Forwarded),
-        ("GET /%2e%2e~ HTTP/1.1", Forwarded),
-        ("OPTIONS ~ HTTP/1.1", Forwarded),
-        ("PURGE ~ HTTP/1.1", Forwarded),
-        ("GET http://b~ HTTP/1.1", Refused),
-        ("GET http://a:81~ HTTP/1.1", Refused),
-        ("GET http://u:p@a~ HTTP/1.1", Refused),
-        ("GET ftp://a~ HTTP/1.1", Refused),
-        ("GET file://~ HTTP/1.1", Refused),
-        ("GET gopher://a:70~ HTTP/1.1", Refused),
-        ("GET a:80 HTTP/1.1", Refused),
-        ("GET a HTTP/1.1", Refused),
-        ("GET * HTTP/1.1", Refused),
-        ("OPTIONS * HTTP/1.1", Refused),
-        ("CONNECT a:443 HTTP/1.1", Refused),
-        ("CONNECT ~ HTTP/1.1", Refused),
-        ("TRACE ~ HTTP/1.1", Refused),
-        ("GET ~", Refused),
-        ("GET", Refused),
-        ("", Refused),
-        ("GET ~ HTTP/0.9", Refused),
-        ("GET ~ HTTP/1.2", Refused),
-        ("GET ~ HTTP/2.0", Refused),
-        ("GET ~ HTTP/3", Refused),
-        ("GET ~ HTTP/1.1.1", Refused),
-        ("GET ~ HTTP/11", Refused),
-        ("GET ~ http/1.1", Refused),
-        ("GET ~ HTPP/1.1", Refused),
-        ("GET ~ HTTP/1.1 ", Refused),
-        ("GET ~ HTTP/1.1 x", Refused),
-        ("GET ~ x HTTP/1.1", Refused),
-        ("GET  ~ HTTP/1.1", Refused),
-        ("GET ~  HTTP/1.1", Refused),
-        ("GET\t~ HTTP/1.1", Refused),
-        (" GET ~ HTTP/1.1", Refused),
-        ("G\u{0}T ~ HTTP/1.1", Refused),
-        ("G(T ~ HTTP/1.1", Refused),
-        ("GET ~\u{0} HTTP/1.1", Refused),
-        ("GET ~\u{1} HTTP/1.1", Refused),
-        ("GET ~\u{7f} HTTP/1.1", Refused),
-        ("GET ~%00 HTTP/1.1", Refused),
-        ("GET ~%0d%0aX:y HTTP/1.1", Refused),
-        ("GET ~% HTTP/1.1", Refused),
-        ("GET ~%4 HTTP/1.1", Refused),
-        ("GET ~%zz HTTP/1.1", Refused),
-        ("GET ~%7f HTTP/1.1", Refused),
-        ("PRI * HTTP/2.0", Refused),
-    ];
-    let mut cases: Vec<_> = lines
+    let mut cases: Vec<_> = REQUEST_LINES
         .iter()
         .map(|(line, fate)| case(format!("{line}\r\nHost: a\r\n\r\n"), *fate))
         .collect();
@@ -102,69 +104,71 @@ pub(super) fn request_lines() -> Vec<HostileRequest> {
     cases
 }
 
+/// Fields.
+const FIELDS: &[(&str, Fate)] = &[
+    ("X: y", Forwarded),
+    ("X:y", Forwarded),
+    ("X:", Forwarded),
+    ("X: \t y \t", Forwarded),
+    ("X: \u{fc}", Forwarded),
+    ("Connection: close", Forwarded),
+    ("Connection: close, host", Forwarded),
+    ("Connection: x-forwarded-for, via, x-real-ip", Forwarded),
+    ("Connection: content-length", Forwarded),
+    ("Connection: ,,,", Forwarded),
+    ("Connection: \"quoted\"", Forwarded),
+    (
+        "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__",
+        Forwarded,
+    ),
+    ("Upgrade: TLS/1.3\r\nConnection: upgrade", Forwarded),
+    ("Upgrade: connect-udp\r\nConnection: upgrade", Forwarded),
+    ("Proxy-Connection: keep-alive", Forwarded),
+    ("Keep-Alive: timeout=5", Forwarded),
+    ("Expect: 100-continue", Forwarded),
+    ("Expect: something", Forwarded),
+    ("Max-Forwards: 0", Forwarded),
+    ("TE: chunked, trailers, gzip", Forwarded),
+    (
+        "Trailer: content-length, host, transfer-encoding",
+        Forwarded,
+    ),
+    (
+        "X-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1",
+        Forwarded,
+    ),
+    (
+        "X-Original-URL: /smuggled\r\nX-Rewrite-URL: /smuggled",
+        Forwarded,
+    ),
+    ("Content-Length: 0", Forwarded),
+    ("Host: a", Refused),
+    ("Host: b", Refused),
+    ("host: a", Refused),
+    ("HOST:", Refused),
+    ("X : y", Refused),
+    (" X: y", Refused),
+    ("\tX: y", Refused),
+    (": y", Refused),
+    ("X", Refused),
+    ("X y", Refused),
+    ("X: y\r\n folded", Refused),
+    ("X: y\r\n\tfolded", Refused),
+    ("X(: y", Refused),
+    ("X@: y", Refused),
+    ("X\u{0}: y", Refused),
+    ("X: \u{0}", Refused),
+    ("X: y\rz: w", Refused),
+    ("X: y\r\r\nz: w", Refused),
+    ("X: \u{1}", Refused),
+    ("X: \u{b}", Refused),
+    ("X: \u{7f}", Refused),
+    ("\u{fc}: y", Refused),
+];
+
 /// Fields beside `Host: a` of a GET request.
 pub(super) fn fields() -> Vec<HostileRequest> {
-    let fields: &[(&str, Fate)] = &[
-        ("X: y", Forwarded),
-        ("X:y", Forwarded),
-        ("X:", Forwarded),
-        ("X: \t y \t", Forwarded),
-        ("X: \u{fc}", Forwarded),
-        ("Connection: close", Forwarded),
-        ("Connection: close, host", Forwarded),
-        ("Connection: x-forwarded-for, via, x-real-ip", Forwarded),
-        ("Connection: content-length", Forwarded),
-        ("Connection: ,,,", Forwarded),
-        ("Connection: \"quoted\"", Forwarded),
-        (
-            "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__",
-            Forwarded,
-        ),
-        ("Upgrade: TLS/1.3\r\nConnection: upgrade", Forwarded),
-        ("Upgrade: connect-udp\r\nConnection: upgrade", Forwarded),
-        ("Proxy-Connection: keep-alive", Forwarded),
-        ("Keep-Alive: timeout=5", Forwarded),
-        ("Expect: 100-continue", Forwarded),
-        ("Expect: something", Forwarded),
-        ("Max-Forwards: 0", Forwarded),
-        ("TE: chunked, trailers, gzip", Forwarded),
-        (
-            "Trailer: content-length, host, transfer-encoding",
-            Forwarded,
-        ),
-        (
-            "X-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1",
-            Forwarded,
-        ),
-        (
-            "X-Original-URL: /smuggled\r\nX-Rewrite-URL: /smuggled",
-            Forwarded,
-        ),
-        ("Content-Length: 0", Forwarded),
-        ("Host: a", Refused),
-        ("Host: b", Refused),
-        ("host: a", Refused),
-        ("HOST:", Refused),
-        ("X : y", Refused),
-        (" X: y", Refused),
-        ("\tX: y", Refused),
-        (": y", Refused),
-        ("X", Refused),
-        ("X y", Refused),
-        ("X: y\r\n folded", Refused),
-        ("X: y\r\n\tfolded", Refused),
-        ("X(: y", Refused),
-        ("X@: y", Refused),
-        ("X\u{0}: y", Refused),
-        ("X: \u{0}", Refused),
-        ("X: y\rz: w", Refused),
-        ("X: y\r\r\nz: w", Refused),
-        ("X: \u{1}", Refused),
-        ("X: \u{b}", Refused),
-        ("X: \u{7f}", Refused),
-        ("\u{fc}: y", Refused),
-    ];
-    let mut cases: Vec<_> = fields
+    let mut cases: Vec<_> = FIELDS
         .iter()
         .map(|(field, fate)| {
             case(
@@ -190,6 +194,15 @@ pub(super) fn fields() -> Vec<HostileRequest> {
     // One line ends without CR, which RFC 9112 permits to read. It is written anew.
     cases.push(case("GET ~ HTTP/1.1\nHost: a\n\n", Forwarded));
     cases.push(case("\r\nGET ~ HTTP/1.1\r\nHost: a\r\n\r\n", Forwarded));
+    cases.push(case("GET ~ HTTP/1.1\r\n\r\n", Refused));
+    cases.push(case("GET ~ HTTP/1.0\r\n\r\n", Refused));
+    cases.push(case("GET ~ HTTP/1.0\r\nHost: a\r\n\r\n", Forwarded));
+    cases
+}
+
+/// Values of `Host`.
+pub(super) fn hosts() -> Vec<HostileRequest> {
+    let mut cases = Vec::new();
     for host in [
         "", " ", "b c", "a/b", "a\\b", "a@b", "a:b", "a:80:80", "a:999999", ":80", "[::1", "[x]",
         "::1", "a,b", "a%2eb", "a?b", "a#b", "*", "http://a", "\u{fc}",
@@ -215,11 +228,34 @@ pub(super) fn fields() -> Vec<HostileRequest> {
             Forwarded,
         ));
     }
-    cases.push(case("GET ~ HTTP/1.1\r\n\r\n", Refused));
-    cases.push(case("GET ~ HTTP/1.0\r\n\r\n", Refused));
-    cases.push(case("GET ~ HTTP/1.0\r\nHost: a\r\n\r\n", Forwarded));
     cases
 }
+
+/// Codings that are not plainly `chunked`.
+const CODINGS: &[&str] = &[
+    "Transfer-Encoding: identity",
+    "Transfer-Encoding: chunked, identity",
+    "Transfer-Encoding: chunked, gzip",
+    "Transfer-Encoding: xchunked",
+    "Transfer-Encoding: chunkedx",
+    "Transfer-Encoding: chunked;q=1",
+    "Transfer-Encoding: \"chunked\"",
+    "Transfer-Encoding: 'chunked'",
+    "Transfer-Encoding:",
+    "Transfer-Encoding: gzip",
+    "Transfer-Encoding: deflate",
+    "Transfer-Encoding: cow",
+    "Transfer-Encoding : chunked",
+    " Transfer-Encoding: chunked",
+    "Transfer-Encoding\t: chunked",
+    "Transfer-Encoding: \u{b}chunked",
+    "Transfer-Encoding: \u{0}chunked",
+    "Transfer-Encoding: chunked\u{0}",
+    "X: y\r\n Transfer-Encoding: chunked",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: x",
+];
 
 /// Lengths and codings of a POST request, followed by what they would hide.
 pub(super) fn framing() -> Vec<HostileRequest> {
@@ -270,35 +306,21 @@ pub(super) fn framing() -> Vec<HostileRequest> {
         cases.push(case(text, fate));
     }
     // A coding that is not plainly `chunked` is refused, whatever a length says.
-    for coding in [
-        "Transfer-Encoding: identity",
-        "Transfer-Encoding: chunked, identity",
-        "Transfer-Encoding: chunked, gzip",
-        "Transfer-Encoding: xchunked",
-        "Transfer-Encoding: chunkedx",
-        "Transfer-Encoding: chunked;q=1",
-        "Transfer-Encoding: \"chunked\"",
-        "Transfer-Encoding: 'chunked'",
-        "Transfer-Encoding:",
-        "Transfer-Encoding: gzip",
-        "Transfer-Encoding: deflate",
-        "Transfer-Encoding: cow",
-        "Transfer-Encoding : chunked",
-        " Transfer-Encoding: chunked",
-        "Transfer-Encoding\t: chunked",
-        "Transfer-Encoding: \u{b}chunked",
-        "Transfer-Encoding: \u{0}chunked",
-        "Transfer-Encoding: chunked\u{0}",
-        "X: y\r\n Transfer-Encoding: chunked",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: x",
-    ] {
+    for coding in CODINGS {
         for length in ["", "Content-Length: 4\r\n"] {
             let text =
                 format!("POST ~ HTTP/1.1\r\nHost: a\r\n{length}{coding}\r\n\r\n0\r\n\r\n{HIDDEN}");
             cases.push(case(text, Refused));
         }
+    }
+    // Both a length and a coding: the coding counts, the upstream gets no length, and the connection ends (RFC 9112, 6.3).
+    for both in [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 4",
+        "Transfer-Encoding: chunked\r\nContent-Length: 0\r\nContent-Length: 9",
+    ] {
+        let text = format!("POST ~ HTTP/1.1\r\nHost: a\r\n{both}\r\n\r\n0\r\n\r\n{HIDDEN}");
+        cases.push(case(text, Forwarded));
     }
     // HTTP/1.0 has no codings.
     let text = format!(

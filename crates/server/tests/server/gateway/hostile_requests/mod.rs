@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tollgate_server::gateway::GatewayLimits;
 
 use self::cases::Fate::{self, Forwarded, Refused};
-use self::cases::{chunks, fields, framing, other_protocols, request_lines};
+use self::cases::{chunks, fields, framing, hosts, other_protocols, request_lines};
 use super::recorder::Recorder;
 use super::{DEADLINE, OK, start_with};
 
@@ -50,6 +50,7 @@ async fn s_36_the_upstream_sees_one_well_formed_request_or_none() {
     let gateway = start_with(text, recorder.address, limits, "").await;
     let mut cases = request_lines();
     cases.extend(fields());
+    cases.extend(hosts());
     cases.extend(framing());
     cases.extend(chunks());
     cases.extend(other_protocols());
