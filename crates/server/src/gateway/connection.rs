@@ -96,7 +96,9 @@ async fn serve_http1<C: Clock + 'static>(
     let limits = client.limits;
     let tunnel = ConnectionTunnel::default();
     let place = TunnelPlace::Connection(tunnel.clone());
-    let service = service_fn(move |request| client.clone().handle(request, place.clone()));
+    // Boxed, because hyper keeps the space of the last request's future while the connection is idle.
+    let service =
+        service_fn(move |request| Box::pin(client.clone().handle(request, place.clone())));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)

@@ -7,7 +7,8 @@ use tollgate_testkit::nginx::Nginx;
 use super::{PolicyFile, ServerProcess};
 use crate::harness::{output, repository, tollgate};
 
-const NGINX: &str = r#"events {}
+const NGINX: &str = r#"error_log stderr notice;
+events {}
 http {
     access_log off;
     server {
