@@ -1,4 +1,4 @@
-//! The listeners: the HTTP API, [`grpc`] for Envoy, [`resp`] for Redis clients, and [`admin`].
+//! The listeners: the HTTP API, [`grpc`] for Envoy, [`resp`] for Redis clients, [`admin`], and the [`gateway`].
 //!
 //! [`HttpApi`] answers requests, [`listen`] accepts connections. Listeners, clock, policy and shutdown are arguments, so that
 //! tests control all of them. Must not know: command lines, signals, files, how state is stored.
@@ -7,6 +7,7 @@
 
 pub mod admin;
 pub mod fleet;
+pub mod gateway;
 pub mod grpc;
 mod http;
 pub mod listen;

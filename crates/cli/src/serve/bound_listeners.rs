@@ -20,6 +20,8 @@ pub(super) struct BoundListeners {
     pub(super) grpc: Option<Listener>,
     pub(super) resp: Option<Listener>,
     pub(super) admin: Option<Listener>,
+    /// Also `None` without an upstream.
+    pub(super) gateway: Option<Listener>,
 }
 
 impl BoundListeners {
@@ -27,6 +29,7 @@ impl BoundListeners {
     pub(super) async fn bind_all(
         options: &Options,
         tls: &TlsSetup,
+        has_gateway: bool,
         admin_runtime: &Handle,
     ) -> Result<Self, Box<dyn Error>> {
         let wrap = |listener: Option<Listener>, which| {
@@ -42,6 +45,10 @@ impl BoundListeners {
         let api = bind(&options.listen, "--listen").await?;
         let grpc = bind(&options.listen_grpc, "--listen-grpc").await?;
         let resp = bind(&options.listen_resp, "--listen-resp").await?;
+        let gateway = match has_gateway {
+            true => bind(&options.gateway.listen_gateway, "--listen-gateway").await?,
+            false => None,
+        };
         let address = options.listen_admin.clone();
         let admin = admin_runtime.spawn(async move { bind(&address, "--listen-admin").await });
         Ok(Self {
@@ -49,6 +56,7 @@ impl BoundListeners {
             grpc: wrap(grpc, TlsListener::Grpc),
             resp: wrap(resp, TlsListener::Resp),
             admin: wrap(admin.await??, TlsListener::Admin),
+            gateway: wrap(gateway, TlsListener::Gateway),
         })
     }
 
@@ -63,6 +71,7 @@ impl BoundListeners {
             grpc: address_of(&self.grpc)?,
             resp: address_of(&self.resp)?,
             admin: address_of(&self.admin)?,
+            gateway: address_of(&self.gateway)?,
         })
     }
 }

@@ -7,6 +7,7 @@ mod drain;
 mod errors;
 mod exposure;
 mod fleet;
+mod gateway;
 mod log_writer;
 mod logs;
 mod open_file_limit;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tollgate_server::admin::AdminApi;
+use tollgate_server::gateway::Gateway;
 use tollgate_server::grpc::{GrpcLimits, GrpcServer};
 use tollgate_server::listen::{
     BufferBudget, DrainOutcome, ListenerLimits, ShutdownSignal, ShutdownTrigger,
@@ -97,6 +99,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(fleet) = &fleet {
         admin = admin.with_fleet(Arc::clone(&fleet.membership));
     }
+    let gateway = gateway::open(options, &app, &buffers)?;
     let grpc = GrpcServer::new(Arc::clone(app.envoy()))
         .with_buffers(buffers)
         .with_drain_signal(drain_signal.clone());
@@ -104,6 +107,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let admin = admin
         .with_resp(Arc::clone(&resp))
         .with_listener("grpc", Arc::clone(grpc.counters()))
+        .with_gateway(gateway.clone())
         .with_tls(tls.tls().cloned())
         .with_drain_signal(drain_signal);
     let transports = Transports {
@@ -111,6 +115,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         grpc,
         resp,
         admin: Arc::new(admin),
+        gateway,
         fleet,
     };
     let saver = state_file.map(|file| {
@@ -153,6 +158,8 @@ struct Transports {
     grpc: Arc<GrpcServer<SystemClock>>,
     resp: Arc<RespServer<SystemClock>>,
     admin: Arc<AdminApi<SystemClock>>,
+    /// The gateway, if there is an upstream.
+    gateway: Option<Arc<Gateway<SystemClock>>>,
     /// The fleet, if `--redis` is set.
     fleet: Option<fleet::FleetHandle>,
 }
@@ -170,7 +177,8 @@ async fn run(
     let mut stop = StopSignals::listen()?;
     let manager = ServiceManager::from_environment();
     let reload = reload_signal(app.envoy().reloader(), tls.tls().cloned(), manager.clone())?;
-    let bound = BoundListeners::bind_all(options, tls, admin_runtime).await?;
+    let has_gateway = transports.gateway.is_some();
+    let bound = BoundListeners::bind_all(options, tls, has_gateway, admin_runtime).await?;
     let addresses = bound.addresses()?;
     let mut bounds = ListenerLimits::default();
     bounds.max_connections = options.capacity.max_connections;
@@ -197,6 +205,8 @@ async fn run(
         limits.listener = bounds;
         listeners.spawn(Arc::clone(&resp).run(listener, limits, stopping.wait()));
     }
+    let gateway = transports.gateway;
+    gateway::start(gateway, bound.gateway, bounds, &stopping, &mut listeners);
     let (admin_stop, admin_stop_signal) = ShutdownTrigger::new();
     let operators = bound.admin.map(|listener| {
         let stop = admin_stop_signal.wait();

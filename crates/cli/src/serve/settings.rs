@@ -5,6 +5,7 @@
 mod capacity;
 mod envoy;
 mod fleet;
+mod gateway;
 mod secrets;
 mod state;
 mod tls;
@@ -12,6 +13,7 @@ mod tls;
 pub(crate) use capacity::{CapacityOptions, DrainOptions};
 pub(crate) use envoy::EnvoyFileOptions;
 pub(crate) use fleet::{FleetOptions, PASSWORD_VARIABLE};
+pub(crate) use gateway::GatewayOptions;
 pub(crate) use secrets::{
     FLEET_SECRET, RESP_PASSWORD, SecretFiles, read_at_startup, read_secret, read_variable,
 };
@@ -86,6 +88,8 @@ pub(crate) struct Options {
         env = "TOLLGATE_LISTEN_ADMIN"
     )]
     pub(super) listen_admin: ListenAddress,
+    #[command(flatten)]
+    pub(super) gateway: GatewayOptions,
     #[command(flatten)]
     pub(super) tokens: TokenFiles,
     #[command(flatten)]

@@ -18,6 +18,7 @@ pub(super) struct ListenerAddresses {
     pub(super) grpc: Option<LocalEndpoint>,
     pub(super) resp: Option<LocalEndpoint>,
     pub(super) admin: Option<LocalEndpoint>,
+    pub(super) gateway: Option<LocalEndpoint>,
 }
 
 /// Logs what runs, and prints the addresses; with `tour` also the limits and commands to try.
@@ -39,6 +40,7 @@ pub(super) fn announce_start(
         grpc = url("grpc", &addresses.grpc),
         redis = url("redis", &addresses.resp),
         admin = url("http", &addresses.admin),
+        gateway = url("http", &addresses.gateway),
         "server started"
     );
     let tour = policy.is_none() && is_stdout_terminal();
@@ -53,6 +55,9 @@ fn startup_text(app: &HttpApi<SystemClock>, addresses: &ListenerAddresses, tour:
     }
     if let Some(resp) = &addresses.resp {
         text.push_str(&format!("listening on {}\n", listener_url("redis", resp)));
+    }
+    if let Some(gateway) = &addresses.gateway {
+        text.push_str(&format!("gateway on {}\n", listener_url("http", gateway)));
     }
     if let Some(admin) = &addresses.admin {
         text.push_str(&format!(
@@ -124,6 +129,7 @@ mod tests {
             grpc: None,
             resp: at(2),
             admin: at(3),
+            gateway: None,
         };
         let lines = "listening on redis://127.0.0.1:2\nadmin listener on http://127.0.0.1:3\nlistening on http://127.0.0.1:1\n\n";
         assert_eq!(startup_text(&app, &addresses, false), lines);

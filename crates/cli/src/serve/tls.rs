@@ -74,6 +74,7 @@ const fn alpn_protocol(which: TlsListener) -> ApplicationProtocol {
     match which {
         TlsListener::Api | TlsListener::Admin => ApplicationProtocol::Http1,
         TlsListener::Grpc => ApplicationProtocol::Http2,
+        TlsListener::Gateway => ApplicationProtocol::AnyHttp,
         TlsListener::Resp => ApplicationProtocol::Redis,
     }
 }

@@ -6,6 +6,7 @@
 mod consistency;
 mod counting;
 mod coverage;
+mod gateway;
 mod hierarchy;
 mod matching;
 mod names;
@@ -25,6 +26,7 @@ pub(crate) fn check_policy(policy: &Policy, locations: &FieldLocations, sink: &m
     let is_complete = sink.len() == 0;
     names::check(policy, locations, sink);
     shared_buckets::check(policy, sink);
+    gateway::check(policy, sink);
     matching::check_lists(policy, sink);
     for (index, rule) in policy.limits.iter().enumerate() {
         let limit = LimitContext {

@@ -15,6 +15,7 @@ mod rate;
 mod status;
 mod suggestion;
 mod template;
+mod upstream;
 
 pub use computed::{ComputedRateParts, is_computed_rate, parse_computed_rate};
 pub use count::{parse_amount, parse_count};
@@ -29,6 +30,7 @@ pub use rate::parse_rate;
 pub use status::parse_status_class;
 pub use suggestion::nearest_name;
 pub use template::{parse_template, template_matches};
+pub use upstream::{parse_route_host, parse_route_path, parse_upstream_address};
 
 /// Why a text does not match its grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 mod action;
 mod cost;
+mod gateway;
 mod jwt;
 mod key;
 mod matching;
@@ -13,6 +14,10 @@ mod quota;
 
 pub use action::{BlockSteps, Consistency, Mode, OnStoreFailure, Penalty, Percent};
 pub use cost::{Cost, Count, StatusClass};
+pub use gateway::{
+    EjectionSpec, GatewaySpec, HeaderEdits, HealthCheckSpec, RouteSpec, UpstreamAddress,
+    UpstreamEndpoint, UpstreamProtocol, UpstreamSpec, UpstreamTlsSpec, WeightedAddress,
+};
 pub use jwt::{JwkMembers, JwtSettings};
 pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
@@ -59,6 +64,8 @@ pub struct Policy {
     pub nodes: Option<u32>,
     /// `divergence_threshold`: the share of differing decisions above which a candidate is not recommended.
     pub divergence_threshold: Percent,
+    /// `gateway`: the upstreams behind the gateway listener.
+    pub gateway: Option<GatewaySpec>,
 }
 
 impl Default for Policy {
@@ -77,6 +84,7 @@ impl Default for Policy {
             mode: Mode::Enforce,
             nodes: None,
             divergence_threshold: Self::DIVERGENCE_THRESHOLD,
+            gateway: None,
         }
     }
 }

@@ -10,6 +10,7 @@ mod cost;
 mod diagnostic_sink;
 mod field_reader;
 mod field_spec;
+mod gateway;
 mod jwt;
 mod key;
 mod limit;
@@ -23,6 +24,7 @@ mod quota;
 mod rate;
 mod scalar;
 mod tiers;
+mod upstream;
 
 #[cfg(test)]
 mod tests;
@@ -44,7 +46,7 @@ use field_spec::field_specs;
 use quota::{AMOUNT_FIELDS, OPTION_FIELDS, UNLIMITED_FIELD};
 
 /// The schemas of the parts of a policy, by definition name.
-pub(crate) fn schemas() -> [(&'static str, Value); 9] {
+pub(crate) fn schemas() -> [(&'static str, Value); 10] {
     [
         ("limit", limit::schema()),
         ("level", tiers::level_schema()),
@@ -55,11 +57,12 @@ pub(crate) fn schemas() -> [(&'static str, Value); 9] {
         ("override", tiers::override_schema()),
         ("cost", cost::cost_schema()),
         ("count", cost::count_schema()),
+        ("gateway_route", gateway::route_schema()),
     ]
 }
 
 /// All maps of a policy with their fields.
-pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 19] {
+pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 27] {
     let quota = || field_specs(&OPTION_FIELDS).chain(field_specs(&AMOUNT_FIELDS));
     [
         ("policy", field_specs(&policy::POLICY).collect()),
@@ -90,6 +93,17 @@ pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 19] {
         ),
         ("count", field_specs(&cost::COUNT).collect()),
         ("test", field_specs(&matching::TEST).collect()),
+        ("gateway", field_specs(&gateway::GATEWAY).collect()),
+        ("route", field_specs(&gateway::ROUTE).collect()),
+        ("header-edits", field_specs(&gateway::EDITS).collect()),
+        ("upstream", field_specs(&upstream::UPSTREAM).collect()),
+        ("address", field_specs(&upstream::ADDRESS).collect()),
+        (
+            "health-check",
+            field_specs(&upstream::HEALTH_CHECK).collect(),
+        ),
+        ("ejection", field_specs(&upstream::EJECTION).collect()),
+        ("upstream-tls", field_specs(&upstream::TLS).collect()),
     ]
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::field_reader::FieldReader;
 use super::field_spec::{Field, FieldDefault, field_specs, set_if_some};
 use super::scalar::describe_node;
-use super::{FieldLocations, TreeReader, jwt, limit, lists, paths, preflights};
+use super::{FieldLocations, TreeReader, gateway, jwt, limit, lists, paths, preflights};
 use crate::grammar;
 use crate::model::{Mode, Policy};
 use crate::schema::{
@@ -37,7 +37,7 @@ pub(crate) struct PolicyDraft {
 }
 
 /// The fields of a policy.
-pub(crate) const POLICY: [Field<PolicyDraft>; 13] = [
+pub(crate) const POLICY: [Field<PolicyDraft>; 14] = [
     Field::new(
         "lists",
         FieldDefault::None,
@@ -140,6 +140,13 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 13] = [
             let share = reader.parse(node, name, grammar::parse_percent);
             set_if_some(&mut draft.policy.divergence_threshold, share);
         },
+    ),
+    Field::new(
+        "gateway",
+        FieldDefault::None,
+        "The upstreams behind the gateway listener, and which requests go to them.",
+        || object(field_specs(&gateway::GATEWAY)),
+        |reader, node, _, draft| draft.policy.gateway = gateway::read_gateway(reader, node),
     ),
     Field::new(
         "limits",

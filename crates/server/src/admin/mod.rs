@@ -24,6 +24,7 @@ use tollgate_core::InvalidQuota;
 use tollgate_engine::control::UnitAdjustment;
 use tollgate_store::Clock;
 
+use crate::gateway::Gateway;
 use crate::http::bad_input::echo;
 use crate::http::http_api::HttpApi;
 use crate::http::response::HttpResponse;
@@ -46,6 +47,8 @@ pub struct AdminApi<C> {
     resp: Option<Arc<RespServer<C>>>,
     /// Further listeners of the same server, by name.
     other_listeners: Vec<(&'static str, Arc<ListenerCounters>)>,
+    /// The gateway, if there is one.
+    gateway: Option<Arc<Gateway<C>>>,
     /// The TLS configuration, if there is one.
     tls: Option<Arc<ServerTls>>,
     /// The membership in a fleet, if there is one.
@@ -92,6 +95,7 @@ impl<C: Clock + 'static> AdminApi<C> {
             app,
             resp: None,
             other_listeners: Vec::new(),
+            gateway: None,
             tls: None,
             fleet: None,
             guard: AdminAuth::new(tokens).map_err(InvalidAdmin::Quota)?,
@@ -111,6 +115,13 @@ impl<C: Clock + 'static> AdminApi<C> {
     #[must_use]
     pub fn with_listener(mut self, name: &'static str, counters: Arc<ListenerCounters>) -> Self {
         self.other_listeners.push((name, counters));
+        self
+    }
+
+    /// Adds the gateway, if there is one.
+    #[must_use]
+    pub fn with_gateway(mut self, gateway: Option<Arc<Gateway<C>>>) -> Self {
+        self.gateway = gateway;
         self
     }
 
@@ -168,6 +179,8 @@ impl<C: Clock + 'static> AdminApi<C> {
                 .iter()
                 .map(|(name, counters)| (*name, &**counters)),
         );
+        let gateway = self.gateway.as_ref();
+        all.extend(gateway.map(|gateway| ("gateway", &**gateway.counters())));
         all.push(("admin", &self.counters));
         all
     }
@@ -196,6 +209,7 @@ impl<C: Clock + 'static> AdminApi<C> {
             generation: self.app.envoy.generation(),
             files: self.app.envoy.file_status(),
             quotas: self.app.envoy.quota_counts(),
+            gateway: self.gateway.as_ref().map(|gateway| gateway.counts()),
             fleet: self.fleet.as_deref(),
         };
         HttpResponse::text_of_type(format.content_type(), gather(&gathered, format))

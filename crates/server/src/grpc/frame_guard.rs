@@ -23,6 +23,8 @@ const HEADER_LEN: usize = 9;
 const MAX_STOCK: u32 = 1_000;
 /// What a call adds. Envoy allows ten WINDOW_UPDATE frames for each DATA frame that it sends.
 const CALL_REFILL: u32 = 10;
+/// Bytes of responses that add one frame. Clients send two WINDOW_UPDATE frames for 16 KiB at most.
+const WRITTEN_PER_FRAME: usize = 4_096;
 /// What a second adds. Keepalive pings come a few times a minute.
 const REFILL_PER_SECOND: u64 = 10;
 /// What SETTINGS take. They are applied to every stream.
@@ -63,14 +65,16 @@ struct FrameScanner {
 
 /// Tells the connection that the client floods it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FloodSignal(Arc<AtomicBool>);
+pub(crate) struct FloodSignal(Arc<AtomicBool>);
 
 /// A stream that stops reading when its stock of frames is used up.
 #[derive(Debug)]
-pub(super) struct FrameGuard<T> {
+pub(crate) struct FrameGuard<T> {
     io: T,
     scanner: FrameScanner,
     stock: u32,
+    /// Bytes that were written since they last refilled the stock.
+    written: usize,
     /// Since when time has not refilled the stock.
     refilled_at: Instant,
     flood: FloodSignal,
@@ -80,7 +84,7 @@ pub(super) struct FrameGuard<T> {
 
 impl FloodSignal {
     /// Whether the stock of the connection is used up. Nothing more is read from it then.
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -159,14 +163,25 @@ impl FrameScanner {
 }
 
 impl<T> FrameGuard<T> {
-    pub(super) fn new(io: T, flood: FloodSignal) -> Self {
+    pub(crate) fn new(io: T, flood: FloodSignal) -> Self {
         Self {
             io,
             scanner: FrameScanner::new(),
             stock: MAX_STOCK,
+            written: 0,
             refilled_at: Instant::now(),
             flood,
             linger: None,
+        }
+    }
+
+    /// Adds what responses refill: a client that reads a long one sends WINDOW_UPDATE frames for it.
+    fn refill_by_written(&mut self, written: usize) {
+        self.written = self.written.saturating_add(written);
+        if let Some(refilled @ 1..) = self.written.checked_div(WRITTEN_PER_FRAME) {
+            self.written %= WRITTEN_PER_FRAME;
+            let refilled = u32::try_from(refilled).unwrap_or(MAX_STOCK);
+            self.stock = self.stock.saturating_add(refilled).min(MAX_STOCK);
         }
     }
 
@@ -237,7 +252,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for FrameGuard<T> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
+        let written = ready!(Pin::new(&mut self.io).poll_write(context, bytes))?;
+        self.refill_by_written(written);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -245,7 +262,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for FrameGuard<T> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(context, bytes)
+        let written = ready!(Pin::new(&mut self.io).poll_write_vectored(context, bytes))?;
+        self.refill_by_written(written);
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {

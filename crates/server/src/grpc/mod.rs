@@ -7,7 +7,7 @@ mod call;
 mod call_buffers;
 mod connection;
 mod frame;
-mod frame_guard;
+pub(crate) mod frame_guard;
 mod gathered_stream;
 mod health;
 mod keep_alive;

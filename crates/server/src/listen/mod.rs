@@ -39,3 +39,4 @@ pub(crate) use shutdown_or_timeout::{
 };
 pub use stream::Stream;
 pub use tls::{ApplicationProtocol, InvalidTls, ListenerTls, ServerTls, TlsFiles, TlsReload};
+pub(crate) use tls::{load_certificates, load_private_key};

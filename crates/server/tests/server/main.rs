@@ -16,6 +16,7 @@ mod cross_site;
 mod envoy;
 mod fleet;
 mod forward_auth;
+mod gateway;
 mod grpc;
 mod harness;
 mod headers;

@@ -156,6 +156,22 @@ families! {
         "Connections closed because they sent too many HTTP/2 frames that ask for nothing";
     PANICS Counter "tollgate_panics" ["listener"]
         "Panics that ended one request or connection";
+    GATEWAY_RESPONSES Counter "tollgate_gateway_responses" ["route" "status"]
+        "Responses of upstreams, and of the gateway in their place, for each route; absent without a gateway, as all that follow";
+    UPSTREAM_REQUESTS Counter "tollgate_upstream_requests" ["upstream"]
+        "Requests for each upstream, without retries";
+    UPSTREAM_FAILURES Counter "tollgate_upstream_failures" ["upstream"]
+        "Requests to which no address of the upstream responded";
+    UPSTREAM_RETRIES Counter "tollgate_upstream_retries" ["upstream"]
+        "Requests that were sent again";
+    UPSTREAM_CONNECTIONS Gauge "tollgate_upstream_connections" ["upstream" "address"]
+        "Open connections to each address";
+    UPSTREAM_IN_FLIGHT Gauge "tollgate_upstream_requests_in_flight" ["upstream" "address"]
+        "Requests in progress at each address";
+    UPSTREAM_AVAILABLE Gauge "tollgate_upstream_available" ["upstream" "address"]
+        "1 if the address gets requests, 0 if it is ejected or unhealthy";
+    UPSTREAM_EJECTIONS Counter "tollgate_upstream_ejections" ["upstream" "address"]
+        "Times that the address was ejected after failures";
     BUFFERED_BYTES Gauge "tollgate_buffered_bytes" []
         "Bytes buffered now for all connections together: incomplete requests and unread replies; the first 4 KiB of a connection are not counted";
     MAX_BUFFERED_BYTES Gauge "tollgate_buffered_bytes_most" []

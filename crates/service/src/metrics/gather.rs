@@ -11,6 +11,7 @@ use tollgate_store::{Clock, MemoryStore};
 
 use super::exposition::{MetricsFormat, MetricsPage};
 use super::families::{self, MetricFamily};
+use super::gateway_series::write_gateway;
 use super::limit_series::write_limits;
 use super::process::ProcessStats;
 use super::sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
@@ -56,6 +57,9 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
             .add_nanos(&[], age.as_nanos());
     }
     write_listeners(&mut page, from.listeners);
+    if let Some(counts) = &from.gateway {
+        write_gateway(&mut page, counts);
+    }
     let (buffered, most) = from.buffered_bytes;
     page.family(&families::BUFFERED_BYTES).add(&[], buffered);
     page.family(&families::MAX_BUFFERED_BYTES).add(&[], most);

@@ -6,6 +6,7 @@
 
 mod exposition;
 mod families;
+mod gateway_series;
 mod gather;
 mod histogram;
 mod limit_series;
@@ -14,7 +15,10 @@ mod sources;
 
 pub use exposition::MetricsFormat;
 pub use gather::gather;
-pub use sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
+pub use sources::{
+    AddressCounts, CertificateStatus, GatewayCounts, ListenerCounts, MetricSources, QuotaCounts,
+    UpstreamCounts,
+};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

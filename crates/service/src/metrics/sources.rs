@@ -30,6 +30,8 @@ pub struct MetricSources<'a, C> {
     pub files: Option<ReloadStatus>,
     /// The counters of RLQS.
     pub quotas: QuotaCounts,
+    /// The counters of the gateway, if there is one.
+    pub gateway: Option<GatewayCounts>,
     /// This server's membership in a fleet, if it has one.
     pub fleet: Option<&'a Membership>,
 }
@@ -59,6 +61,45 @@ pub struct ListenerCounts {
     pub panics: u64,
     /// Requests that wait now.
     pub waiting: u64,
+}
+
+/// The counters of the gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatewayCounts {
+    /// Each route by its host and path, with its responses by the first digit of their status.
+    pub routes: Vec<(Box<str>, [u64; 5])>,
+    /// Each upstream.
+    pub upstreams: Vec<UpstreamCounts>,
+}
+
+/// The counters of one upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamCounts {
+    /// Its name.
+    pub name: Box<str>,
+    /// Requests.
+    pub requests: u64,
+    /// Requests without a response.
+    pub failures: u64,
+    /// Requests that were sent again.
+    pub retries: u64,
+    /// Each address.
+    pub addresses: Vec<AddressCounts>,
+}
+
+/// The counters of one address of an upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressCounts {
+    /// The address.
+    pub address: Box<str>,
+    /// Open connections.
+    pub connections: u64,
+    /// Requests in progress.
+    pub in_flight: u64,
+    /// Whether it gets requests: neither ejected nor unhealthy.
+    pub is_available: bool,
+    /// How often it was ejected.
+    pub ejections: u64,
 }
 
 /// The certificate of the server.

@@ -40,7 +40,7 @@ pub(crate) struct TlsOptions {
         long,
         value_name = "LISTENERS",
         value_delimiter = ',',
-        default_value = "api,grpc,resp,admin",
+        default_value = "api,grpc,resp,admin,gateway",
         env = "TOLLGATE_TLS_LISTENERS"
     )]
     pub(crate) tls_listeners: Vec<TlsListener>,
@@ -53,6 +53,7 @@ pub(crate) enum TlsListener {
     Grpc,
     Resp,
     Admin,
+    Gateway,
 }
 
 impl TlsOptions {

@@ -13,10 +13,10 @@ use tollgate_core::Nanos;
 
 use crate::attributes::Attribute;
 use crate::model::{
-    Amount, Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, Group,
-    GroupSelection, JwtSettings, KeyPart, Level, LimitRule, Located, Mode, OnStoreFailure,
+    Amount, Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, GatewaySpec,
+    Group, GroupSelection, JwtSettings, KeyPart, Level, LimitRule, Located, Mode, OnStoreFailure,
     PathCase, PathParameters, PathSettings, Penalty, Percent, Policy, QuotaOverride, QuotaSpec,
-    RateSpec, StatusClass, Tiers, WhenFull,
+    RateSpec, RouteSpec, StatusClass, Tiers, UpstreamSpec, WeightedAddress, WhenFull,
 };
 use matching::{key, matching, template, text, texts_attribute, word};
 use quotas::{LOCAL, candidate_beside, own_quota, quota, rate_quota, same_kind, span, unlimited};
@@ -248,6 +248,7 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
                 mode,
                 nodes,
                 divergence_threshold: Percent::from_hundredths(threshold),
+                gateway: gateway(threshold),
             },
         )
 }
@@ -270,6 +271,28 @@ fn preflights(number: u16) -> Option<Located<RateSpec>> {
         ..Policy::PREFLIGHTS
     };
     (!number.is_multiple_of(2)).then(|| rate.into())
+}
+
+/// Sometimes a gateway with two upstreams.
+fn gateway(number: u16) -> Option<GatewaySpec> {
+    let address = |text: &str| crate::grammar::parse_upstream_address(text).unwrap();
+    let mut gateway = GatewaySpec::single(address("http://127.0.0.1:3000"));
+    if number.is_multiple_of(2) {
+        let mut second = UpstreamSpec::new(Box::<str>::from("second").into());
+        second.retries = u32::from(number % 11);
+        second.retry_budget = Percent::from_hundredths(number);
+        second.addresses = vec![WeightedAddress {
+            address: address("unix:/run/second.sock"),
+            weight: u32::from(number % 9 + 1),
+        }];
+        let mut route = RouteSpec::new(second.name.clone());
+        route.path = "/second".into();
+        route.strip_prefix = number.is_multiple_of(4);
+        route.host = Some("*.a.example".into());
+        gateway.upstreams.push(second);
+        gateway.routes.push(route);
+    }
+    (!number.is_multiple_of(3)).then_some(gateway)
 }
 
 fn path_settings(number: u16) -> PathSettings {

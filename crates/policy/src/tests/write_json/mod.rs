@@ -2,6 +2,7 @@
 //!
 //! Property tests of readers and of the schema generate a model and need its text. Must not know: how files are read.
 
+mod gateway;
 mod quota;
 mod value;
 
@@ -53,6 +54,7 @@ pub(super) fn policy(policy: &Policy) -> String {
         ("groups", Some(Json::Map(groups.collect()))),
         ("exempt", list(exempt.collect())),
         ("deny", list(policy.deny.iter().map(deny).collect())),
+        ("gateway", policy.gateway.as_ref().map(gateway::gateway)),
         // Always written, because an empty file is rejected.
         (
             "limits",

@@ -139,6 +139,16 @@ impl TlsFiles {
     }
 }
 
+/// Reads a PEM file of certificates.
+pub(crate) fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, InvalidTls> {
+    certificates(path, &read(path)?)
+}
+
+/// Reads a PEM file of a private key.
+pub(crate) fn load_private_key(path: &Path) -> Result<PrivateKeyDer<'static>, InvalidTls> {
+    private_key(path, &read(path)?)
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, InvalidTls> {
     let unreadable =
         |error: io::Error| InvalidTls::new(path, format!("it cannot be read: {error}"));

@@ -15,7 +15,7 @@ pub struct InvalidTls {
 }
 
 impl InvalidTls {
-    pub(super) fn new(file: &Path, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(file: &Path, reason: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
             reason: reason.into(),

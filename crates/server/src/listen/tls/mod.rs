@@ -10,6 +10,7 @@ mod server_config;
 mod validity;
 
 pub use files::TlsFiles;
+pub(crate) use files::{load_certificates, load_private_key};
 pub use invalid_tls::InvalidTls;
 pub use server_config::{ApplicationProtocol, ListenerTls};
 

@@ -20,17 +20,20 @@ pub enum ApplicationProtocol {
     Http1,
     /// HTTP/2 only, for gRPC.
     Http2,
+    /// HTTP/2 or HTTP/1.1, for the gateway.
+    AnyHttp,
     /// The Redis protocol, which has no ALPN id.
     Redis,
 }
 
 impl ApplicationProtocol {
-    /// The ALPN id.
-    const fn alpn_id(self) -> Option<&'static [u8]> {
+    /// The ALPN ids, the preferred one first.
+    const fn alpn_ids(self) -> &'static [&'static [u8]] {
         match self {
-            Self::Http1 => Some(b"http/1.1"),
-            Self::Http2 => Some(b"h2"),
-            Self::Redis => None,
+            Self::Http1 => &[b"http/1.1"],
+            Self::Http2 => &[b"h2"],
+            Self::AnyHttp => &[b"h2", b"http/1.1"],
+            Self::Redis => &[],
         }
     }
 }
@@ -39,6 +42,7 @@ impl ApplicationProtocol {
 pub(super) struct ServerConfigs {
     http1: Arc<ServerConfig>,
     http2: Arc<ServerConfig>,
+    any_http: Arc<ServerConfig>,
     redis: Arc<ServerConfig>,
 }
 
@@ -47,12 +51,13 @@ impl ServerConfigs {
         let base = base_config(material)?;
         let config_for = |protocol: ApplicationProtocol| {
             let mut config = base.clone();
-            config.alpn_protocols = protocol.alpn_id().map(<[u8]>::to_vec).into_iter().collect();
+            config.alpn_protocols = protocol.alpn_ids().iter().map(|id| id.to_vec()).collect();
             Arc::new(config)
         };
         Ok(Self {
             http1: config_for(ApplicationProtocol::Http1),
             http2: config_for(ApplicationProtocol::Http2),
+            any_http: config_for(ApplicationProtocol::AnyHttp),
             redis: config_for(ApplicationProtocol::Redis),
         })
     }
@@ -61,6 +66,7 @@ impl ServerConfigs {
         match protocol {
             ApplicationProtocol::Http1 => &self.http1,
             ApplicationProtocol::Http2 => &self.http2,
+            ApplicationProtocol::AnyHttp => &self.any_http,
             ApplicationProtocol::Redis => &self.redis,
         }
     }

@@ -1,0 +1,269 @@
+//! One connection of a client: HTTP/1.1 or HTTP/2, told apart by its first bytes, and each request on it.
+//!
+//! A request is normalized, then limited, then forwarded. Must not know: routes, upstreams, sockets.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http_body_util::Either;
+use hyper::body::Incoming;
+use hyper::header::HeaderValue;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tollgate_store::Clock;
+use tollgate_tower::{PeerAddress, ResponseBody, TollgateService};
+use tower_layer::Layer as _;
+use tower_service::Service as _;
+
+use super::GatewayShared;
+use super::body::{GatewayBody, problem};
+use super::forwarder::{Forwarder, RequestContext};
+use super::header_rules::{ClientConnection, remove_hop_by_hop};
+use super::limits::{
+    GatewayLimits, HTTP2_CONNECTION_WINDOW, HTTP2_KEEPALIVE_INTERVAL, HTTP2_KEEPALIVE_TIMEOUT,
+    HTTP2_SEND_BUFFER, HTTP2_WINDOW, MAX_ERROR_RESETS, MAX_FIELDS, MAX_HEAD_LEN,
+    MAX_HEADER_LIST_LEN, MAX_RESET_STREAMS,
+};
+use super::request_id::X_REQUEST_ID;
+use super::request_target::normalize;
+use super::stream_tasks::StreamTasks;
+use super::websocket::{ConnectionTunnel, TunnelPlace, take_websocket, to_http2_answer};
+use crate::grpc::frame_guard::{FloodSignal, FrameGuard};
+use crate::listen::counters::increment;
+use crate::listen::{
+    BufferPriority, BufferReservation, LocalEndpoint, Peer, PrefixedStream, ShutdownSignal, Stream,
+    confirmed_timeout,
+};
+
+/// The first bytes of an HTTP/2 connection.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+type LimitedBody<C> = Either<GatewayBody, ResponseBody<GatewayBody, C>>;
+
+/// Serves one connection until it ends.
+pub(super) async fn serve<C: Clock + 'static>(
+    shared: Arc<GatewayShared<C>>,
+    limits: GatewayLimits,
+    mut stream: Stream,
+    peer: Peer,
+    stopping: ShutdownSignal,
+) {
+    let first_bytes = confirmed_timeout(limits.header_timeout, read_first_bytes(&mut stream));
+    let first_bytes = tokio::select! {
+        biased;
+        first_bytes = first_bytes => first_bytes,
+        () = stopping.wait() => return,
+    };
+    let Ok(Ok(first_bytes)) = first_bytes else {
+        return;
+    };
+    let is_http2 = first_bytes == PREFACE;
+    let reserved = BufferReservation::new(Arc::clone(&shared.buffers), BufferPriority::Normal);
+    let stream = PrefixedStream::new(first_bytes, reserved, stream);
+    let client = ClientRequests::new(shared, limits, peer);
+    // Boxed, because the two are large and a task would keep the space of both.
+    match is_http2 {
+        true => Box::pin(serve_http2(client, stream, stopping)).await,
+        false => Box::pin(serve_http1(client, stream, stopping)).await,
+    }
+}
+
+/// Reads until the bytes are the preface of HTTP/2, or cannot become it.
+async fn read_first_bytes(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(PREFACE.len());
+    while bytes.len() < PREFACE.len() && PREFACE.starts_with(&bytes) {
+        let missing = PREFACE.len().saturating_sub(bytes.len()) as u64;
+        if (&mut *stream).take(missing).read_buf(&mut bytes).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(bytes)
+}
+
+async fn serve_http1<C: Clock + 'static>(
+    client: ClientRequests<C>,
+    stream: PrefixedStream<Stream>,
+    stopping: ShutdownSignal,
+) {
+    let limits = client.limits;
+    let tunnel = ConnectionTunnel::default();
+    let place = TunnelPlace::Connection(tunnel.clone());
+    // Boxed, because hyper keeps the space of the last request's future while the connection is idle.
+    let service =
+        service_fn(move |request| Box::pin(client.clone().handle(request, place.clone())));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(MAX_HEAD_LEN)
+        .max_headers(MAX_FIELDS)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut connection => ended,
+        () = stopping.wait() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // The client caused this: it disconnected, was too slow, or does not speak HTTP. Or the upstream ended a body early.
+        tracing::debug!(%error, "connection ended early");
+    }
+    if let Some(tunnel) = tunnel.take() {
+        tunnel.await;
+    }
+}
+
+async fn serve_http2<C: Clock + 'static>(
+    client: ClientRequests<C>,
+    stream: PrefixedStream<Stream>,
+    stopping: ShutdownSignal,
+) {
+    let (shared, limits) = (Arc::clone(&client.shared), client.limits);
+    let tasks = StreamTasks::new(Arc::clone(&shared.counters));
+    let place = TunnelPlace::Stream(tasks.clone());
+    let service = service_fn(move |request| client.clone().handle(request, place.clone()));
+    let flood = FloodSignal::default();
+    let guarded = FrameGuard::new(stream, flood.clone());
+    let connection = http2::Builder::new(tasks.clone())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.max_concurrent_streams)
+        .initial_stream_window_size(HTTP2_WINDOW)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
+        .max_header_list_size(MAX_HEADER_LIST_LEN)
+        .max_send_buf_size(HTTP2_SEND_BUFFER)
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(MAX_ERROR_RESETS)
+        .keep_alive_interval(HTTP2_KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(HTTP2_KEEPALIVE_TIMEOUT)
+        .enable_connect_protocol()
+        .serve_connection(TokioIo::new(guarded), service);
+    let mut connection = pin!(connection);
+    let mut stop = pin!(stopping.wait());
+    let mut is_stopping = false;
+    let ended = poll_fn(|context| {
+        if !is_stopping && stop.as_mut().poll(context).is_ready() {
+            is_stopping = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        match connection.as_mut().poll(context) {
+            Poll::Pending if flood.is_set() => Poll::Ready(Ok(())),
+            polled => polled,
+        }
+    })
+    .await;
+    if flood.is_set() {
+        increment(&shared.counters.floods);
+        tracing::debug!("connection closed: too many HTTP/2 frames that ask for nothing");
+    } else if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended early");
+    }
+    tasks.abort_all();
+}
+
+/// The requests of one client.
+struct ClientRequests<C> {
+    shared: Arc<GatewayShared<C>>,
+    limited: TollgateService<Forwarder<C>, C>,
+    limits: GatewayLimits,
+    peer: Arc<Peer>,
+}
+
+impl<C> Clone for ClientRequests<C> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            limited: self.limited.clone(),
+            limits: self.limits,
+            peer: Arc::clone(&self.peer),
+        }
+    }
+}
+
+impl<C: Clock + 'static> ClientRequests<C> {
+    fn new(shared: Arc<GatewayShared<C>>, limits: GatewayLimits, peer: Peer) -> Self {
+        let forwarder = Forwarder::new(Arc::clone(&shared));
+        Self {
+            limited: shared.layer.layer(forwarder),
+            shared,
+            limits,
+            peer: Arc::new(peer),
+        }
+    }
+
+    /// Normalizes, limits and forwards one request.
+    async fn handle(
+        mut self,
+        request: Request<Incoming>,
+        place: TunnelPlace,
+    ) -> Result<Response<LimitedBody<C>>, Infallible> {
+        self.peer.progress.mark_established();
+        let received = request.version();
+        let (mut head, body) = request.into_parts();
+        let id = self.shared.request_ids.take_or_make(&mut head.headers);
+        if let Err((status, detail)) = normalize(&mut head) {
+            return Ok(finish(
+                problem(status, detail).map(Either::Left),
+                id,
+                received,
+            ));
+        }
+        let is_websocket = take_websocket(&mut head);
+        if !is_websocket && head.method == hyper::Method::CONNECT {
+            let detail = "method: CONNECT is only for WebSockets";
+            let refused = problem(StatusCode::METHOD_NOT_ALLOWED, detail);
+            return Ok(finish(refused.map(Either::Left), id, received));
+        }
+        remove_hop_by_hop(&mut head.headers);
+        let connection = self.connection(&head.headers);
+        head.extensions.insert(PeerAddress(connection.client));
+        head.extensions.insert(RequestContext {
+            connection,
+            received,
+            websocket: is_websocket.then_some(place),
+            body_timeout: self.limits.body_timeout,
+        });
+        let response = match self.limited.call(Request::from_parts(head, body)).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        Ok(finish(response.map(Either::Right), id, received))
+    }
+
+    fn connection(&self, headers: &hyper::HeaderMap) -> ClientConnection {
+        let peer: IpAddr = self.peer.ip();
+        let lines = self
+            .shared
+            .clients
+            .field()
+            .map(|field| headers.get_all(field));
+        let lines = lines.into_iter().flatten().map(HeaderValue::as_bytes);
+        ClientConnection {
+            peer,
+            client: self.shared.clients.resolve(peer, lines).address,
+            is_trusted: self.shared.trusted.contains(peer),
+            has_tls: matches!(self.peer.local, LocalEndpoint::Tls(_)),
+        }
+    }
+}
+
+/// The last changes of a response.
+fn finish<B>(mut response: Response<B>, id: HeaderValue, received: Version) -> Response<B> {
+    response.headers_mut().insert(X_REQUEST_ID, id);
+    if received == Version::HTTP_2 && response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let mut status = response.status();
+        to_http2_answer(&mut status, response.headers_mut());
+        *response.status_mut() = status;
+    }
+    response
+}

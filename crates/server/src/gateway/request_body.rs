@@ -1,0 +1,95 @@
+//! The body of a request on its way to the upstream: streamed, never buffered, and ended if the client stops sending.
+//!
+//! Must not know: connections, routes.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+
+use super::idle_timer::IdleTimer;
+
+/// The body of a request to an upstream.
+#[derive(Debug)]
+pub(super) enum RequestBody {
+    /// No body.
+    Empty,
+    /// What the client sends.
+    Client(ClientBody),
+}
+
+/// What a client sends.
+#[derive(Debug)]
+pub(super) struct ClientBody {
+    incoming: Incoming,
+    idle: IdleTimer,
+}
+
+/// Why the body of a request is incomplete.
+#[derive(Debug)]
+pub(super) enum RequestBodyError {
+    /// The client sent nothing for too long.
+    Timeout,
+    /// The client disconnected, or its body is malformed.
+    Client(hyper::Error),
+}
+
+impl RequestBody {
+    pub(super) fn new(incoming: Incoming, idle: IdleTimer) -> Self {
+        match incoming.is_end_stream() {
+            true => Self::Empty,
+            false => Self::Client(ClientBody { incoming, idle }),
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = RequestBodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        let Self::Client(body) = self.get_mut() else {
+            return Poll::Ready(None);
+        };
+        match Pin::new(&mut body.incoming).poll_frame(context) {
+            Poll::Ready(frame) => {
+                body.idle.record_progress();
+                Poll::Ready(frame.map(|frame| frame.map_err(RequestBodyError::Client)))
+            }
+            Poll::Pending if body.idle.has_expired(context) => {
+                Poll::Ready(Some(Err(RequestBodyError::Timeout)))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Client(body) => body.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Client(body) => body.incoming.size_hint(),
+        }
+    }
+}
+
+impl fmt::Display for RequestBodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("the client stopped sending its request"),
+            Self::Client(error) => write!(f, "the client's request ended early: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RequestBodyError {}

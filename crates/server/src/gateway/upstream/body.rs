@@ -1,0 +1,142 @@
+//! The body of a response on its way to the client: streamed as it arrives, and the owner of its connection.
+//!
+//! When it is complete, the connection goes back to its pool. When it is dropped earlier, the connection closes. Must not
+//! know: routes, clients.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+
+use super::endpoint::InFlight;
+use super::http1::Http1Connection;
+use crate::gateway::idle_timer::IdleTimer;
+
+/// The body of a response of an upstream.
+#[derive(Debug)]
+pub(in crate::gateway) struct UpstreamBody {
+    incoming: Incoming,
+    /// The HTTP/1.1 connection, which this body drives. An HTTP/2 connection has a task.
+    connection: Option<Box<Http1Connection>>,
+    /// Until the body is complete.
+    in_flight: Option<InFlight>,
+    idle: IdleTimer,
+}
+
+/// Why the body of a response is incomplete.
+#[derive(Debug)]
+pub(in crate::gateway) enum UpstreamBodyError {
+    /// The upstream sent nothing for too long, or the exchange took too long.
+    Timeout,
+    /// The connection ended, or the body is malformed.
+    Upstream(hyper::Error),
+}
+
+impl UpstreamBody {
+    pub(super) fn new(
+        incoming: Incoming,
+        connection: Option<Box<Http1Connection>>,
+        in_flight: InFlight,
+        idle: IdleTimer,
+    ) -> Self {
+        Self {
+            incoming,
+            connection,
+            in_flight: Some(in_flight),
+            idle,
+        }
+    }
+
+    /// Returns the connection to its pool if the body is already complete.
+    pub(super) fn release_if_complete(&mut self) {
+        if self.incoming.is_end_stream() {
+            self.release();
+        }
+    }
+
+    /// Takes the connection of a response with status 101.
+    pub(in crate::gateway) fn take_connection(&mut self) -> Option<Box<Http1Connection>> {
+        self.connection.take()
+    }
+
+    fn release(&mut self) {
+        let in_flight = self.in_flight.take();
+        if let (Some(connection), Some(in_flight)) = (self.connection.take(), in_flight) {
+            in_flight.endpoint().put_idle(connection);
+        }
+    }
+
+    fn poll_incoming(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.incoming).poll_frame(context);
+        match (&frame, &mut self.connection) {
+            // The connection reads only what the body asks for, so it is driven after the body has asked.
+            (Poll::Pending, Some(connection)) => {
+                let ended = connection.poll(context);
+                match Pin::new(&mut self.incoming).poll_frame(context) {
+                    Poll::Pending => match ended {
+                        Some(Err(error)) => Poll::Ready(Some(Err(error))),
+                        _ => Poll::Pending,
+                    },
+                    ready => ready,
+                }
+            }
+            _ => frame,
+        }
+    }
+}
+
+impl Body for UpstreamBody {
+    type Data = Bytes;
+    type Error = UpstreamBodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
+        let this = self.get_mut();
+        match this.poll_incoming(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                this.idle.record_progress();
+                this.release_if_complete();
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                this.connection = None;
+                Poll::Ready(Some(Err(UpstreamBodyError::Upstream(error))))
+            }
+            Poll::Ready(None) => {
+                this.release();
+                Poll::Ready(None)
+            }
+            Poll::Pending if this.idle.has_expired(context) => {
+                this.connection = None;
+                Poll::Ready(Some(Err(UpstreamBodyError::Timeout)))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+impl fmt::Display for UpstreamBodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("the upstream stopped sending its response"),
+            Self::Upstream(error) => write!(f, "the upstream's response ended early: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for UpstreamBodyError {}

@@ -1,0 +1,120 @@
+//! Over 200 hostile requests as raw bytes. Whatever a client sends, the upstream sees exactly one well-formed request or none,
+//! and never the one that is hidden in another (`/smuggled`).
+
+mod cases;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tollgate_server::gateway::GatewayLimits;
+
+use self::cases::Fate::{self, Forwarded, Refused};
+use self::cases::{chunks, fields, framing, hosts, other_protocols, request_lines};
+use super::recorder::Recorder;
+use super::{DEADLINE, OK, start_with};
+
+/// Sends one request and returns when the gateway has answered it or closed the connection.
+async fn send(address: std::net::SocketAddr, bytes: Vec<u8>) -> Vec<u8> {
+    let mut client = TcpStream::connect(address).await.unwrap();
+    // The gateway may refuse and close before it has read all.
+    let _refused = client.write_all(&bytes).await;
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4_096];
+    loop {
+        match timeout(DEADLINE, client.read(&mut buffer))
+            .await
+            .expect("an answer")
+        {
+            Ok(0) | Err(_) => return answer,
+            Ok(len) => answer.extend(&buffer[..len]),
+        }
+        let text = String::from_utf8_lossy(&answer);
+        if text.contains("\r\n\r\n") && !text.starts_with("HTTP/1.1 100") {
+            return answer;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s_36_the_upstream_sees_one_well_formed_request_or_none() {
+    let recorder = Recorder::start(OK).await;
+    let mut limits = GatewayLimits::default();
+    // What is incomplete is refused when its time is up.
+    limits.header_timeout = Duration::from_millis(1_000);
+    limits.body_timeout = Duration::from_millis(500);
+    let text = "limits: none\ngateway: { upstreams: { app: http://UPSTREAM }, routes: [{ upstream: app }] }";
+    let gateway = start_with(text, recorder.address, limits, "").await;
+    let mut cases = request_lines();
+    cases.extend(fields());
+    cases.extend(hosts());
+    cases.extend(framing());
+    cases.extend(chunks());
+    cases.extend(other_protocols());
+    assert!(cases.len() >= 200, "only {} cases", cases.len());
+    let mut sending = JoinSet::new();
+    let mut fates = HashMap::new();
+    for (number, case) in cases.into_iter().enumerate() {
+        let path = format!("/case-{number}");
+        let bytes = replace(&case.bytes, &path);
+        fates.insert(path.clone(), (case.fate, bytes.escape_ascii().to_string()));
+        let address = gateway.address;
+        sending.spawn(async move { (path, send(address, bytes).await) });
+        // A listener has a queue of connections, which need not be full here.
+        while sending.len() >= 64 {
+            check_answer(&fates, sending.join_next().await.unwrap().unwrap());
+        }
+    }
+    while let Some(sent) = sending.join_next().await {
+        check_answer(&fates, sent.unwrap());
+    }
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for request in recorder.requests() {
+        let path = request.target.split(['?', '%', ';']).next().unwrap();
+        let path = path.trim_start_matches("/x");
+        *seen.entry(path.to_owned()).or_default() += 1;
+    }
+    let mut complaints = Vec::new();
+    for (path, (fate, bytes)) in &fates {
+        let times = seen.remove(path).unwrap_or(0);
+        if times != usize::from(*fate == Forwarded) {
+            let shown: String = bytes.chars().take(200).collect();
+            complaints.push(format!("{fate:?}, seen {times} times: {shown}"));
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(seen.is_empty(), "smuggled: {seen:?}");
+    gateway.running.stop().await;
+}
+
+/// A request that is forwarded is answered by the upstream; one that is refused gets a 4xx or nothing.
+fn check_answer(fates: &HashMap<String, (Fate, String)>, (path, answer): (String, Vec<u8>)) {
+    let (fate, bytes) = &fates[&path];
+    let answer = String::from_utf8_lossy(&answer);
+    let is_fine = match fate {
+        Forwarded => answer.contains("HTTP/1.1 200 OK") || answer.starts_with("HTTP/1.0 200 OK"),
+        // HTTP/2 frames, for what begins like HTTP/2.
+        Refused => {
+            answer.is_empty()
+                || answer.starts_with("HTTP/1.1 4")
+                || answer.starts_with('\0')
+                || answer.starts_with("HTTP/1.0 4")
+        }
+    };
+    let shown: String = bytes.chars().take(200).collect();
+    assert!(is_fine, "{fate:?}: {shown}\ngot {answer}");
+}
+
+fn replace(bytes: &[u8], path: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for byte in bytes {
+        match byte {
+            b'~' => out.extend(path.as_bytes()),
+            byte => out.push(*byte),
+        }
+    }
+    out
+}
