@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tollgate_core::{Nanos, Rate, TokenBucket};
 use tollgate_redis::{KeyHashSecret, RedisOptions, RedisStore};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreKey, StoreReply};
@@ -28,12 +29,14 @@ pub(super) fn decide(times: u64, together: usize) -> CaseRun {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let mut server = JoinSet::new();
     let store = runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        tokio::spawn(async move {
+        server.spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream));
+                connections.spawn(serve(stream));
             }
         });
         let secret = KeyHashSecret::new(*b"0123456789abcdef");

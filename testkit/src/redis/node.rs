@@ -214,7 +214,9 @@ impl RedisNode {
         let names = names.lines().filter(|name| !name.is_empty());
         names
             .map(|name| {
-                let left = self.ask(&["PTTL", name]).parse();
+                // Not through `ask`, which takes -2, of a key that is gone meanwhile, for an error.
+                let left = self.try_ask(&["PTTL", name]).ok();
+                let left = left.and_then(|left| left.parse().ok());
                 (name.to_owned(), left.unwrap_or(-1))
             })
             .collect()
