@@ -233,9 +233,19 @@ pub(super) fn losses(all: &Measurements) -> String {
     text
 }
 
+impl Headline {
+    /// Leased decisions hardly ever call Redis.
+    fn calls_store(&self) -> bool {
+        self.goal.1.is_some_and(|goal| goal > 1.0)
+    }
+}
+
 fn best<'a>(all: &'a Measurements, row: &Headline, role: Role) -> Option<&'a Measurement> {
+    let calls_store = |one: &Measurement| all.get(row.workload, &one.name, "store cpu").is_some();
     all.processor_times(row.workload)
         .filter(|one| one.role == role && !ESTIMATORS.contains(&one.name.as_str()))
+        // The floor of a decision that calls Redis calls it too.
+        .filter(|one| role != Role::Floor || calls_store(one) == row.calls_store())
         .min_by(|one, other| one.median.total_cmp(&other.median))
 }
 
@@ -333,6 +343,21 @@ mod tests {
             losses.contains("nginx limit_req takes 7.00 µs, ours 9.50 µs (1.36×)"),
             "{losses}"
         );
+    }
+
+    #[test]
+    fn the_floor_of_an_exact_decision_calls_redis_and_that_of_a_leased_one_does_not() {
+        let all = measured(&[
+            ("redis grpc", "tollgate, exact", "ours", "cpu", 15.0),
+            ("redis grpc", "tollgate, leased", "ours", "cpu", 8.0),
+            ("redis grpc", "bare tonic", "floor", "cpu", 7.0),
+            ("redis grpc", "with a call", "floor", "cpu", 20.0),
+            ("redis grpc", "with a call", "floor", "store cpu", 9.0),
+        ]);
+        let table = table(&all);
+        let (exact, leased) = table.split_once("leased").unwrap();
+        assert!(exact.contains("with a call 20.0 + 9.00"), "{table}");
+        assert!(leased.contains("bare tonic 7.00"), "{table}");
     }
 
     #[test]

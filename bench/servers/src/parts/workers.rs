@@ -1,4 +1,4 @@
-//! One worker and two, which is all that two cores can show: the load is on them too.
+//! One worker and two on both cores, which is all that two cores can show: the load is on the first of them too.
 //!
 //! Must not know: how anything is measured.
 
@@ -40,7 +40,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
         fill_all(&contenders, options.many())?;
         let workload = Workload {
             id: &format!("workers {id}"),
-            title: &format!("{title}, load on both cores"),
+            title: &format!("{title}, server on both cores"),
             shape,
             keys: Keys::Many(options.many()),
         };
