@@ -30,6 +30,10 @@ pub(crate) struct LayerState<C> {
 }
 
 /// The decision on a request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most requests are admitted, and a box would be an allocation for each"
+)]
 pub(crate) enum Decision<C: Clock> {
     Refused(Response<Bytes>),
     Admitted(LayerAdmission<C>),

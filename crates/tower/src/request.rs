@@ -158,7 +158,7 @@ impl<'a> RequestHead<'a> {
             return Some(route.as_str().as_bytes());
         }
         let path = self.uri.path();
-        (!grpc_methods.is_empty() && grpc_methods.contains(path)).then(|| path.as_bytes())
+        (!grpc_methods.is_empty() && grpc_methods.contains(path)).then_some(path.as_bytes())
     }
 
     /// The host: `:authority` of HTTP/2 and of absolute targets, else `Host`. An error if they contradict each other.

@@ -142,7 +142,7 @@ fn check_cost_bounds(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
                     format_number(*at_most)
                 ),
                 "lower `estimate` or raise `at_most`",
-            )
+            );
         }
         _ => {}
     }

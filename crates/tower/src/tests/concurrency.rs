@@ -11,6 +11,7 @@ use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_service::Nanos;
 use tower::{ServiceExt as _, service_fn};
@@ -104,8 +105,10 @@ async fn i14_aborts_timeouts_and_panics_release_permits() {
         assert!(std::hint::black_box(false), "the handler panics");
         Ok::<_, Infallible>(text(""))
     });
-    let task = tokio::task::spawn(layer.layer(broken).oneshot(get("/")));
-    assert!(task.await.unwrap_err().is_panic());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(layer.layer(broken).oneshot(get("/")));
+    let ended = tasks.join_next().await.unwrap();
+    assert!(ended.unwrap_err().is_panic());
     assert!(is_free(&layer).await, "panicked");
 
     let failing = service_fn(|_: Request<()>| async { Err::<Response<Full<Bytes>>, _>("failed") });
@@ -115,6 +118,10 @@ async fn i14_aborts_timeouts_and_panics_release_permits() {
 
 /// The response to an upgrade has no body, and its stream lives on.
 #[tokio::test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an upgraded stream outlives its handler"
+)]
 async fn i14_a_permit_travels_with_an_upgraded_stream() {
     let (layer, _clock) = layer(ONE);
     let (close, closed) = oneshot::channel::<()>();

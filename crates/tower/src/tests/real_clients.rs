@@ -84,6 +84,10 @@ impl Drop for Working {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an upgraded stream outlives its handler"
+)]
 async fn upgrade(
     permit: Option<Extension<RequestPermit>>,
     gauge: Gauge,
