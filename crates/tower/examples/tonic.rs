@@ -11,20 +11,16 @@ use bytes::{Buf as _, BufMut as _};
 use http::{Request, Response};
 use tokio::net::TcpListener;
 use tollgate_tower::{InvalidLayer, LimitSpec, TollgateLayer};
-use tonic::Status;
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tonic::Status;
 
 fn layer() -> Result<TollgateLayer, InvalidLayer> {
     TollgateLayer::builder()
-        .limit(
-            LimitSpec::rate("per-method", "5/min")
-                .key("route")
-                .key("ip"),
-        )
+        .limit(LimitSpec::rate("per-method", "5/min").key("route").key("ip"))
         .build()
 }
 

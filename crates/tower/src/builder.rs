@@ -16,8 +16,8 @@ use tollgate_service::{
 };
 
 use crate::layer::TollgateLayer;
-use crate::layer_state::LayerState;
 use crate::limit_spec::LimitSpec;
+use crate::layer_state::LayerState;
 use crate::request::ExtensionAttribute;
 
 /// How many keys have state of their own at the same time, unless the builder says so.
@@ -195,8 +195,7 @@ impl TollgateLayerBuilder {
     ) -> Result<TollgateLayer<C>, InvalidLayer> {
         let watcher = match (&self.source, service.reloader()) {
             (PolicySource::File(_), Some(reloader)) => {
-                let watch =
-                    FileWatcher::start(Arc::clone(reloader), WatchTiming::default(), |_| {});
+                let watch = FileWatcher::start(Arc::clone(reloader), WatchTiming::default(), |_| {});
                 Some(Mutex::new(watch.map_err(InvalidLayer::Watch)?))
             }
             _ => None,

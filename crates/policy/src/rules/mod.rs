@@ -44,8 +44,7 @@ use matcher::Matcher;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    Consistency, Count, DenyRule, DuplicateRule, Mode, OnStoreFailure, Penalty, Percent,
-    StatusClass, WhenFull,
+    StatusClass,    Consistency, Count, DenyRule, DuplicateRule, Mode, OnStoreFailure, Penalty, Percent, WhenFull,
 };
 use tollgate_core::Nanos;
 

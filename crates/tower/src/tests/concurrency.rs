@@ -44,9 +44,7 @@ async fn is_free(layer: &TestLayer) -> bool {
     statuses(layer, "/", 1).await == [200]
 }
 
-async fn streaming(
-    layer: &TestLayer,
-) -> impl Body<Data = Bytes, Error = Infallible> + Unpin + use<> {
+async fn streaming(layer: &TestLayer) -> impl Body<Data = Bytes, Error = Infallible> + Unpin + use<> {
     let inner =
         service_fn(|_| async { Ok::<_, Infallible>(Response::new(Box::pin(TwoFrames(0)))) });
     let response = layer.layer(inner).oneshot(get("/")).await.unwrap();
@@ -63,10 +61,7 @@ async fn i_14_a_permit_is_held_until_the_body_ends_or_is_dropped() {
     assert!(!is_free(&layer).await, "nor is a frame");
     body.frame().await.unwrap().unwrap();
     assert!(body.frame().await.is_none());
-    assert!(
-        is_free(&layer).await,
-        "the end, although the body still exists"
-    );
+    assert!(is_free(&layer).await, "the end, although the body still exists");
     drop(streaming(&layer).await);
     assert!(is_free(&layer).await, "a client that is gone");
 }
@@ -86,9 +81,7 @@ async fn a_client_that_sends_one_request_after_the_other_is_never_denied() {
 #[tokio::test]
 async fn i_14_aborts_timeouts_and_panics_release_permits() {
     let (layer, _clock) = layer(ONE);
-    let endless = service_fn(|_: Request<()>| {
-        std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>()
-    });
+    let endless = service_fn(|_: Request<()>| std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>());
     let mut call = Box::pin(layer.layer(endless).oneshot(get("/")));
     assert!(futures_poll(call.as_mut()).is_pending());
     assert!(!is_free(&layer).await);

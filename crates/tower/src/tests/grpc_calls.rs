@@ -24,10 +24,7 @@ async fn a_denied_call_is_resource_exhausted_and_says_when_to_retry() {
     assert_eq!(field(&denied, "retry-after"), Some("60"));
     assert!(field(&denied, "grpc-status-details-bin").is_some());
     let message = field(&denied, "grpc-message").unwrap();
-    assert!(
-        message.starts_with(r#"the limit "per-method" has no room"#),
-        "{message}"
-    );
+    assert!(message.starts_with(r#"the limit "per-method" has no room"#), "{message}");
     let body = denied.into_body().collect().await.unwrap().to_bytes();
     assert!(body.is_empty());
     let other = ask(&layer, call("SayGoodbye")).await;
