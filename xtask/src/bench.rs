@@ -5,6 +5,7 @@
 
 mod fleet;
 mod servers;
+mod tower;
 
 use std::process::Command;
 
@@ -44,6 +45,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         ("flood", rest) => flood(rest),
         ("memory", rest) => memory(&Workspace::load()?, rest),
         ("redis", rest) => redis(rest),
+        ("tower", rest) => tower::run(&Workspace::load()?, rest),
         ("fleet" | "--redis", rest) => fleet::run(&Workspace::load()?, rest),
         ("servers" | "--servers", rest) => servers::run(&Workspace::load()?, rest),
         ("all", []) => {
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             accuracy(&[])
         }
         (word, _) => Err(format!(
-            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, servers and all, not `{word}`"
+            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, servers, tower and all, not `{word}`"
         )),
     }
 }

@@ -70,7 +70,7 @@ const COMMANDS: &[Command] = &[
         run: book::run,
     },
     Command {
-        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | all]",
+        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | tower [args…] | all]",
         about: "instruction counts per decision, the accuracy study, a flood of keys, the stores and the server beside their peers, and \
                 a fleet on one Redis beside what it is made of (also `bench --redis`)",
         run: bench::run,

@@ -12,6 +12,7 @@ mod fleet;
 mod header_fields;
 mod matching;
 mod memory;
+mod tower;
 mod transports;
 mod windows;
 
@@ -82,6 +83,8 @@ pub const CASES: &[(&str, Case)] = &[
     }),
     ("serve/grpc_rls", transports::grpc_rls),
     ("serve/http_check_denied", |n| transports::http_check(n, 1)),
+    ("tower/bare", tower::bare),
+    ("tower/two_limits", tower::two_limits),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::MatchBy::Route)
     }),

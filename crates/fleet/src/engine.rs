@@ -13,8 +13,8 @@ use tollgate_store::contract::MAX_CHECKS;
 use tollgate_store::{KeyTooLong, StoreError, StoreErrorKind, StoreKey, StoreReply};
 
 use crate::abandoned_tickets::AbandonGuard;
-use crate::join_all::join_all;
 use crate::fleet::Fleet;
+use crate::join_all::join_all;
 use crate::sharing_policy::SharingPolicy;
 use crate::tiered_decider::TieredDecider;
 

@@ -28,3 +28,39 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     axum::serve(listener, app).await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::process::Command;
+
+    #[tokio::test]
+    async fn curl_is_told_when_to_retry() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let app = app().unwrap();
+        let app = app.into_make_service_with_connect_info::<SocketAddr>();
+        let curls = async {
+            let mut last = String::new();
+            for _ in 0..6 {
+                let curl = Command::new("curl").args(["-si", &url]).output();
+                let output = curl.await.expect("install curl: apt-get install curl");
+                last = String::from_utf8(output.stdout).unwrap();
+            }
+            last
+        };
+        let last = tokio::select! {
+            served = axum::serve(listener, app).into_future() => panic!("{served:?}"),
+            last = curls => last,
+        };
+        for expected in [
+            "HTTP/1.1 429 Too Many Requests\r\n",
+            "content-type: application/problem+json\r\n",
+            "ratelimit-policy: \"per-client\";q=5;w=60",
+            "retry-after: 12\r\n",
+            "\"violated-policies\":[\"per-client\"]",
+        ] {
+            assert!(last.contains(expected), "{expected} is not in {last}");
+        }
+    }
+}

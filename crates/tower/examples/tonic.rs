@@ -11,16 +11,21 @@ use bytes::{Buf as _, BufMut as _};
 use http::{Request, Response};
 use tokio::net::TcpListener;
 use tollgate_tower::{InvalidLayer, LimitSpec, TollgateLayer};
+use tonic::Status;
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
-use tonic::Status;
 
 fn layer() -> Result<TollgateLayer, InvalidLayer> {
     TollgateLayer::builder()
-        .limit(LimitSpec::rate("per-method", "5/min").key("route").key("ip"))
+        .limit(
+            LimitSpec::rate("per-method", "5/min")
+                .key("route")
+                .key("ip"),
+        )
+        .grpc_methods(["/demo.Greeter/SayHello"])
         .build()
 }
 
@@ -115,4 +120,52 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .serve_with_incoming(TcpIncoming::from(listener))
         .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::process::Command;
+    use tollgate_testkit::peers::python_packages;
+
+    /// Calls until it is denied, and prints the code and the type of the detail.
+    const CLIENT: &str = r#"
+import sys, grpc
+channel = grpc.insecure_channel(sys.argv[1])
+call = channel.unary_unary("/demo.Greeter/SayHello", lambda t: b"\n" + bytes([len(t)]) + t, lambda b: b[2:])
+for number in range(6):
+    try:
+        print(call(b"ada", timeout=10).decode())
+    except grpc.RpcError as error:
+        details = dict(error.trailing_metadata())["grpc-status-details-bin"]
+        print(error.code().name, b"google.rpc.RetryInfo" in details, error.details())
+"#;
+
+    #[tokio::test]
+    async fn grpcio_is_denied_with_retry_info() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = Server::builder()
+            .layer(layer().unwrap())
+            .add_service(Greeter)
+            .serve_with_incoming(TcpIncoming::from(listener));
+        let client = Command::new("python3")
+            .args(["-c", CLIENT, &address])
+            .env("PYTHONPATH", python_packages("grpc", "grpcio==1.85.1"))
+            .output();
+        let output = tokio::select! {
+            served = server => panic!("{served:?}"),
+            output = client => output.unwrap(),
+        };
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<&str> = printed.lines().collect();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            lines.get(..5),
+            Some(&["hello ada"; 5][..]),
+            "{printed}{errors}"
+        );
+        let denied = "RESOURCE_EXHAUSTED True the limit \"per-method\" has no room for this now";
+        assert!(lines[5].starts_with(denied), "{printed}");
+    }
 }

@@ -16,9 +16,9 @@ use tollgate_service::{
 };
 
 use crate::layer::TollgateLayer;
-use crate::limit_spec::LimitSpec;
 use crate::layer_state::LayerState;
-use crate::request::ExtensionAttribute;
+use crate::limit_spec::LimitSpec;
+use crate::request::{ExtensionAttribute, RequestSettings};
 
 /// How many keys have state of their own at the same time, unless the builder says so.
 const DEFAULT_KEYS: usize = 100_000;
@@ -45,8 +45,7 @@ const DEFAULT_KEYS: usize = 100_000;
 pub struct TollgateLayerBuilder {
     source: PolicySource,
     keys: usize,
-    clients: ClientAddressResolver,
-    extensions: Vec<ExtensionAttribute>,
+    settings: RequestSettings,
     dialects: Dialects,
 }
 
@@ -74,8 +73,7 @@ impl TollgateLayerBuilder {
         Self {
             source: PolicySource::Code(Vec::new()),
             keys: DEFAULT_KEYS,
-            clients: ClientAddressResolver::default(),
-            extensions: Vec::new(),
+            settings: RequestSettings::default(),
             dialects: Dialects::default(),
         }
     }
@@ -109,7 +107,7 @@ impl TollgateLayerBuilder {
 
     /// Sets how clients are found behind proxies. Without it, the connection's peer is the client.
     pub fn client_addresses(mut self, clients: ClientAddressResolver) -> Self {
-        self.clients = clients;
+        self.settings.clients = clients;
         self
     }
 
@@ -120,7 +118,28 @@ impl TollgateLayerBuilder {
         name: &str,
         read: impl for<'a> Fn(&'a T) -> Option<&'a str> + Send + Sync + 'static,
     ) -> Self {
-        self.extensions.push(ExtensionAttribute::new(name, read));
+        let extension = ExtensionAttribute::new(name, read);
+        self.settings.extensions.push(extension);
+        self
+    }
+
+    /// Names the gRPC methods of the service, such as `/package.Service/Method`. Their paths become the attribute `route`.
+    ///
+    /// Clients choose the paths of calls. So a path that is not named here is no route: otherwise each made-up method would get a
+    /// quota of its own.
+    ///
+    /// ```
+    /// use tollgate_tower::{LimitSpec, TollgateLayer};
+    ///
+    /// let layer = TollgateLayer::builder()
+    ///     .limit(LimitSpec::rate("per-method", "100/s").key("route"))
+    ///     .grpc_methods(["/demo.Greeter/SayHello", "/demo.Greeter/SayGoodbye"])
+    ///     .build()?;
+    /// # Ok::<(), tollgate_tower::InvalidLayer>(())
+    /// ```
+    pub fn grpc_methods<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let paths = paths.into_iter().map(Box::from);
+        self.settings.grpc_methods.extend(paths);
         self
     }
 
@@ -151,10 +170,10 @@ impl TollgateLayerBuilder {
     /// Builds the layer with another clock, for tests.
     ///
     /// ```
-    /// use tollgate_tower::{LimitSpec, ManualClock, TollgateLayer};
+    /// use tollgate_tower::{LimitSpec, ManualClock, Timestamp, TollgateLayer};
     ///
     /// let builder = TollgateLayer::builder().limit(LimitSpec::rate("all", "5/s"));
-    /// let layer = builder.build_with_clock(ManualClock::default())?;
+    /// let layer = builder.build_with_clock(ManualClock::at(Timestamp::from_secs(1_700_000_000)))?;
     /// # Ok::<(), tollgate_tower::InvalidLayer>(())
     /// ```
     ///
@@ -195,15 +214,15 @@ impl TollgateLayerBuilder {
     ) -> Result<TollgateLayer<C>, InvalidLayer> {
         let watcher = match (&self.source, service.reloader()) {
             (PolicySource::File(_), Some(reloader)) => {
-                let watch = FileWatcher::start(Arc::clone(reloader), WatchTiming::default(), |_| {});
+                let watch =
+                    FileWatcher::start(Arc::clone(reloader), WatchTiming::default(), |_| {});
                 Some(Mutex::new(watch.map_err(InvalidLayer::Watch)?))
             }
             _ => None,
         };
         Ok(TollgateLayer::new(LayerState {
             service,
-            clients: self.clients,
-            extensions: self.extensions,
+            settings: self.settings,
             _watcher: watcher,
             has_warned: AtomicBool::new(false),
         }))

@@ -11,19 +11,18 @@ use bytes::Bytes;
 use http::Response;
 use tollgate_service::reload::FileWatcher;
 use tollgate_service::{
-    Attributes as _, CheckMode, CheckOptions, ClientAddressResolver, Clock, OpenRequest, Outcome,
-    RateLimitService, Refusal, Transport, Verdict, WaitPermit, WaitQueueFull, with_header_fields,
+    Attributes as _, CheckMode, CheckOptions, Clock, OpenRequest, Outcome, RateLimitService,
+    Refusal, Transport, Verdict, WaitPermit, WaitQueueFull, with_header_fields,
 };
 
 use crate::refusal::{refuse, refuse_wait};
-use crate::request::{ExtensionAttribute, LayerAttributes, RequestHead};
+use crate::request::{LayerAttributes, RequestHead, RequestSettings};
 use crate::response_fields::ResponseFields;
 
 /// What all clones of a layer share.
 pub(crate) struct LayerState<C> {
     pub(crate) service: Arc<RateLimitService<C>>,
-    pub(crate) clients: ClientAddressResolver,
-    pub(crate) extensions: Vec<ExtensionAttribute>,
+    pub(crate) settings: RequestSettings,
     /// Reloads the policy file while the layer lives. Never locked; it makes the watcher `Sync`.
     pub(crate) _watcher: Option<Mutex<FileWatcher>>,
     /// Whether a request without an address was logged.
@@ -77,7 +76,7 @@ impl<C: Clock + 'static> LayerState<C> {
     }
 
     fn read<'a>(&'a self, head: RequestHead<'a>) -> (LayerAttributes<'a>, bool) {
-        let mut attributes = head.attributes(&self.clients, &self.extensions);
+        let mut attributes = head.attributes(&self.settings);
         if attributes.http.may_repeat_values() {
             let generation = self.service.engine().generation();
             let rules = generation.rules().duplicate_rules();
@@ -140,8 +139,7 @@ const fn transport(is_grpc: bool) -> Transport {
 impl<C> fmt::Debug for LayerState<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LayerState")
-            .field("clients", &self.clients)
-            .field("extensions", &self.extensions)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

@@ -1,14 +1,18 @@
+//! A tower layer that limits requests by a policy, for axum, hyper and tonic.
+//!
 #![doc = include_str!("docs/guide.md")]
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
+
+// A translation of HTTP onto `tollgate-service`. It makes no decisions. Must not know: stores, algorithms, sockets.
 
 mod body;
 mod builder;
 mod future;
 mod grpc;
 mod layer;
-mod limit_spec;
 mod layer_state;
+mod limit_spec;
 mod permit;
 mod refusal;
 mod request;
@@ -27,5 +31,5 @@ pub use request::PeerAddress;
 pub use service::TollgateService;
 pub use tollgate_service::{
     ClientAddressResolver, Clock, Dialects, ForwardedHeader, InvalidNetwork, InvalidPolicy,
-    InvalidService, ManualClock, Network, RateLimitService, SystemClock,
+    InvalidService, ManualClock, Network, RateLimitService, SystemClock, Timestamp,
 };

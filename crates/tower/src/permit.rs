@@ -21,7 +21,8 @@ use tollgate_service::{Clock, OpenRequest};
 ///
 /// # async fn serve(_: hyper::upgrade::OnUpgrade) {}
 /// async fn handler(
-///     Extension(permit): Extension<RequestPermit>,
+///     // `None` if no limit of concurrency applies.
+///     permit: Option<Extension<RequestPermit>>,
 ///     mut request: axum::extract::Request,
 /// ) -> Response {
 ///     let upgrade = hyper::upgrade::on(&mut request);

@@ -66,6 +66,8 @@ fn problem(status: u16, body: impl Into<Bytes>) -> Response<Bytes> {
 /// The sentence for people in problem details.
 fn detail_of(problem: &[u8]) -> String {
     let parsed: Option<serde_json::Value> = serde_json::from_slice(problem).ok();
-    let detail = parsed.as_ref().and_then(|value| value.get("detail")?.as_str());
+    let detail = parsed
+        .as_ref()
+        .and_then(|value| value.get("detail")?.as_str());
     detail.unwrap_or("the request is refused").to_owned()
 }

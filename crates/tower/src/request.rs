@@ -3,6 +3,7 @@
 //!
 //! Must not know: limits, decisions, responses.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -60,6 +61,15 @@ impl fmt::Debug for ExtensionAttribute {
             .field(&self.name)
             .finish()
     }
+}
+
+/// What the program knows of its requests.
+#[derive(Debug, Default)]
+pub(crate) struct RequestSettings {
+    pub(crate) clients: ClientAddressResolver,
+    pub(crate) extensions: Vec<ExtensionAttribute>,
+    /// The paths of gRPC methods that exist. Clients choose paths, so only these may become keys.
+    pub(crate) grpc_methods: HashSet<Box<str>>,
 }
 
 /// A request without its body.
@@ -141,13 +151,13 @@ impl<'a> RequestHead<'a> {
     }
 
     /// The route template, if a router has chosen one.
-    fn route(&self) -> Option<&'a [u8]> {
+    fn route(&self, grpc_methods: &HashSet<Box<str>>) -> Option<&'a [u8]> {
         #[cfg(feature = "axum")]
         if let Some(route) = self.extensions.get::<axum::extract::MatchedPath>() {
             return Some(route.as_str().as_bytes());
         }
-        // The path of a gRPC call names its method, so it is its own template.
-        self.is_grpc().then(|| self.uri.path().as_bytes())
+        let path = self.uri.path();
+        (!grpc_methods.is_empty() && grpc_methods.contains(path)).then(|| path.as_bytes())
     }
 
     /// The host: `:authority` of HTTP/2 and of absolute targets, else `Host`. An error if they contradict each other.
@@ -167,33 +177,31 @@ impl<'a> RequestHead<'a> {
     }
 
     /// The attributes of the request.
-    pub(crate) fn attributes(
-        self,
-        clients: &ClientAddressResolver,
-        extensions: &'a [ExtensionAttribute],
-    ) -> LayerAttributes<'a> {
+    pub(crate) fn attributes(self, settings: &'a RequestSettings) -> LayerAttributes<'a> {
         let uri = self.original_uri();
+        // The target of CONNECT has no path.
+        let path = match uri.path() {
+            "" => "/",
+            path => path,
+        };
         let mut http = HttpAttributes::new(self.headers)
             .with_method(self.method.as_str().as_bytes())
-            .with_target(
-                uri.path().as_bytes(),
-                uri.query().unwrap_or_default().as_bytes(),
-            );
+            .with_target(path.as_bytes(), uri.query().unwrap_or_default().as_bytes());
         match self.host() {
             Ok(Some(host)) => http = http.with_host(host),
             Ok(None) => {}
             Err(reason) => http = http.with_unreadable(reason),
         }
-        if let Some(ip) = self.client(clients) {
+        if let Some(ip) = self.client(&settings.clients) {
             http = http.with_ip(ip);
         }
-        if let Some(route) = self.route() {
+        if let Some(route) = self.route(&settings.grpc_methods) {
             http = http.with_route(route);
         }
         LayerAttributes {
             http,
             extensions: self.extensions,
-            known: extensions,
+            known: &settings.extensions,
         }
     }
 }
@@ -267,12 +275,14 @@ mod tests {
         #[derive(Clone)]
         struct User(String);
         let mut request = Request::new(());
-        let known = [ExtensionAttribute::new("user", |user: &User| {
-            Some(user.0.as_str())
-        })];
+        let user = ExtensionAttribute::new("user", |user: &User| Some(user.0.as_str()));
+        let settings = RequestSettings {
+            extensions: vec![user],
+            ..RequestSettings::default()
+        };
         let read = |request: &Request<()>, name: &str| {
             let head = RequestHead::of_request(request);
-            let attributes = head.attributes(&ClientAddressResolver::default(), &known);
+            let attributes = head.attributes(&settings);
             let value = attributes.get(&Attribute::Extension(name.into()));
             value.map(<[u8]>::to_vec)
         };

@@ -203,3 +203,80 @@ fn engine_with_tokens() -> crate::Verdict {
     let (engine, _clock) = engine(vec![tokens()]);
     engine.peek(&TestCaller::named("alice"))
 }
+
+/// A response of so many bytes.
+struct Bytes(u64);
+
+impl Response for Bytes {
+    fn status(&self) -> u16 {
+        200
+    }
+
+    fn header(&self, _: &str) -> Option<&[u8]> {
+        None
+    }
+
+    fn body_bytes(&self) -> Option<u64> {
+        Some(self.0)
+    }
+}
+
+#[test]
+fn an_estimate_is_settled_at_the_bytes_of_the_body() {
+    let traffic = LimitRule {
+        cost: Cost::ResponseBody {
+            estimate: 100,
+            at_most: 500,
+        },
+        overdraft: 1_000,
+        ..tokens()
+    };
+    let (engine, _clock) = engine(vec![traffic]);
+    let alice = TestCaller::named("alice");
+    let remaining = || engine.peek(&alice).limits()[0].status.remaining;
+    let ticket = || engine.decide(&alice).take_ticket().unwrap();
+    engine.respond(ticket(), &Bytes(30)).unwrap();
+    assert_eq!(remaining(), 970);
+    engine.respond(ticket(), &Bytes(9_999)).unwrap();
+    assert_eq!(remaining(), 470, "at most the policy's maximum");
+    engine.respond(ticket(), &200).unwrap();
+    assert_eq!(remaining(), 370, "an unknown length keeps the estimate");
+}
+
+#[test]
+fn chosen_responses_give_the_charge_back() {
+    let fair = LimitRule {
+        refund: vec![StatusClass::Class(5), StatusClass::Code(429)],
+        ..limit("fair", quota(Algorithm::TokenBucket, &[(10, Nanos::HOUR)]))
+    };
+    let (engine, _clock) = engine(vec![fair]);
+    let alice = TestCaller::named("alice");
+    let remaining = || engine.peek(&alice).limits()[0].status.remaining;
+    for (status, left) in [(503, 10), (429, 10), (200, 9), (404, 8), (500, 8)] {
+        let ticket = engine.decide(&alice).take_ticket().unwrap();
+        engine.respond(ticket, &status).unwrap();
+        assert_eq!(remaining(), left, "{status}");
+    }
+}
+
+#[test]
+fn permits_and_bytes_wait_for_the_body_and_the_head_settles_the_others() {
+    let few = limit("few", places(1));
+    let (engine, clock) = engine(vec![tokens(), few]);
+    let alice = TestCaller::named("alice");
+    let mut ticket = engine.decide(&alice).take_ticket().unwrap();
+    let body = ticket.take_until_body_end().unwrap();
+    assert!(body.has_permits() && !ticket.has_permits());
+    assert!(ticket.take_until_body_end().is_none());
+    let summary = ticket.summarize(&TokensUsed("30"));
+    engine.respond(ticket, &summary).unwrap();
+    assert_eq!(engine.peek(&alice).limits()[0].status.remaining, 970);
+    assert!(!engine.decide(&alice).is_admitted(), "the permit is held");
+    // The lease expires, and is taken again because nobody has asked.
+    clock.advance(Nanos::HOUR);
+    assert_eq!(engine.renew(&body), Ok(false));
+    assert_eq!(engine.reacquire(&body), Ok(true));
+    assert!(!engine.decide(&alice).is_admitted());
+    engine.respond(body, &200).unwrap();
+    assert!(engine.decide(&alice).is_admitted());
+}

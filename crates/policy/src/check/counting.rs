@@ -17,9 +17,8 @@ pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     }
     check_charge_always(limit, sink);
     let rule = limit.rule;
-    let pays_later = rule.charge_always
-        || rule.cost.is_from_response()
-        || rule.count != Count::Requests;
+    let pays_later =
+        rule.charge_always || rule.cost.is_from_response() || rule.count != Count::Requests;
     if rule.overdraft > 0 && !pays_later {
         sink.add(
             limit.location("overdraft"),

@@ -131,16 +131,19 @@ fn check_cost_bounds(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
             estimate, at_most, ..
         }
         | Cost::ResponseBody { estimate, at_most }
-            if estimate > at_most => sink.add(
-            location,
-            format!(
-                "{}: `estimate` is {}, above `at_most` {}",
-                limit.name(),
-                format_number(*estimate),
-                format_number(*at_most)
-            ),
-            "lower `estimate` or raise `at_most`",
-        ),
+            if estimate > at_most =>
+        {
+            sink.add(
+                location,
+                format!(
+                    "{}: `estimate` is {}, above `at_most` {}",
+                    limit.name(),
+                    format_number(*estimate),
+                    format_number(*at_most)
+                ),
+                "lower `estimate` or raise `at_most`",
+            )
+        }
         _ => {}
     }
 }

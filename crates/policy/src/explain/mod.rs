@@ -9,6 +9,7 @@
 //!
 //! Must not know: files, terminals, colours.
 
+mod cost;
 mod display;
 mod fleet;
 mod limit;

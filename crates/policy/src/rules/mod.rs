@@ -44,7 +44,8 @@ use matcher::Matcher;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::model::{
-    StatusClass,    Consistency, Count, DenyRule, DuplicateRule, Mode, OnStoreFailure, Penalty, Percent, WhenFull,
+    Consistency, Count, DenyRule, DuplicateRule, Mode, OnStoreFailure, Penalty, Percent,
+    StatusClass, WhenFull,
 };
 use tollgate_core::Nanos;
 

@@ -189,6 +189,8 @@ fn any_cost() -> impl Strategy<Value = Cost> {
         }),
         1 => (units(), units()).prop_map(|(estimate, at_most)| Cost::ResponseBody { estimate, at_most }),
     ]
+    // In a box: the tree of all strategies would not fit on a test's stack.
+    .boxed()
 }
 
 fn any_tiers() -> impl Strategy<Value = Option<Tiers>> {

@@ -13,7 +13,6 @@ use tollgate_core::{InvalidQuota, Timestamp};
 
 use super::routes::{Permission, is_write};
 use super::tokens::AdminTokens;
-use tollgate_service::without_port;
 use crate::http::HttpRequest;
 use crate::http::cross_site::{BodyType, is_cross_site};
 use crate::http::response::HttpResponse;
@@ -21,6 +20,7 @@ use crate::listen::counters::ListenerCounters;
 use crate::listen::{AuthFailureThrottle, FAILURE_DELAY, FailureAnswer};
 use tollgate_service::Refusal;
 use tollgate_service::metrics::AdminRejection;
+use tollgate_service::without_port;
 
 /// The access control of the admin listener.
 #[derive(Debug)]

@@ -27,7 +27,7 @@ pub fn shared_header_value(bytes: &[u8]) -> Option<HeaderValue> {
     let mut values = VALUES.take();
     if values.capacity() < VALUES_LEN / 2 {
         // Early, because the values of one response keep each other's buffer. If older values are still there, it does nothing.
-        values.try_reclaim(VALUES_LEN);
+        let _is_reclaimed = values.try_reclaim(VALUES_LEN);
     }
     if values.capacity() < bytes.len() {
         values.reserve(bytes.len().max(VALUES_LEN));

@@ -70,11 +70,7 @@ async fn every_answer_has_fields_and_a_denial_says_when_to_retry() {
     assert_eq!(problem["violated-policies"], serde_json::json!(["all"]));
 
     clock.advance(Nanos::from_secs(30));
-    assert_eq!(
-        statuses(&layer, "/", 2).await,
-        [200, 429],
-        "as it was told"
-    );
+    assert_eq!(statuses(&layer, "/", 2).await, [200, 429], "as it was told");
 }
 
 #[tokio::test]
@@ -94,12 +90,22 @@ async fn fields_of_the_handler_stay() {
 #[tokio::test]
 async fn limits_in_code_have_the_fields_and_messages_of_a_file() {
     let limits = TollgateLayer::builder()
-        .limit(LimitSpec::rate("login", "1/min").match_route("/login").key("header.x-user"))
+        .limit(
+            LimitSpec::rate("login", "1/min")
+                .match_route("/login")
+                .key("header.x-user"),
+        )
         .limit(LimitSpec::rate("all", "3/min").burst(3));
     let service = service_fn(|_| async { Ok::<_, Infallible>(text("")) });
     let service = limits.build().unwrap().layer(service);
     let mut answers = Vec::new();
-    for (path, user) in [("/login", "a"), ("/login", "a"), ("/login", "b"), ("/", "a"), ("/", "a")] {
+    for (path, user) in [
+        ("/login", "a"),
+        ("/login", "a"),
+        ("/login", "b"),
+        ("/", "a"),
+        ("/", "a"),
+    ] {
         let request = Request::get(path).header("x-user", user).body(()).unwrap();
         let response = service.clone().oneshot(request).await.unwrap();
         answers.push(response.status().as_u16());
@@ -108,7 +114,10 @@ async fn limits_in_code_have_the_fields_and_messages_of_a_file() {
 
     let wrong = LimitSpec::rate("login", "1/min").field("algoritm", "fixed_window".into());
     let error = TollgateLayer::builder().limit(wrong).build().unwrap_err();
-    assert!(error.to_string().contains("did you mean `algorithm`"), "{error}");
+    assert!(
+        error.to_string().contains("did you mean `algorithm`"),
+        "{error}"
+    );
     let none = TollgateLayer::builder().build().unwrap_err().to_string();
     assert!(none.contains("limits"), "{none}");
 }

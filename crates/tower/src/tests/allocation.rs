@@ -48,7 +48,10 @@ fn an_admitted_request_allocates_nothing_when_warm() {
     let mut limited = layer.layer(Handler);
     let mut context = Context::from_waker(Waker::noop());
     let request = || {
-        let mut request = Request::get("/items/7").header("x-api-key", "alice").body(()).unwrap();
+        let mut request = Request::get("/items/7")
+            .header("x-api-key", "alice")
+            .body(())
+            .unwrap();
         let peer = PeerAddress([192, 0, 2, 7].into());
         request.extensions_mut().insert(peer);
         request

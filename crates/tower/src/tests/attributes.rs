@@ -12,7 +12,12 @@ use tower::ServiceExt as _;
 use super::support::{ask, get, layer, statuses};
 
 async fn status(app: &Router, request: Request<Body>) -> u16 {
-    app.clone().oneshot(request).await.unwrap().status().as_u16()
+    app.clone()
+        .oneshot(request)
+        .await
+        .unwrap()
+        .status()
+        .as_u16()
 }
 
 fn request(path: &str) -> Request<Body> {
@@ -38,7 +43,9 @@ async fn a_route_of_axum_is_one_key_whatever_its_parameters() {
 async fn limits_match_the_whole_path_in_nested_routers() {
     let (layer, _clock) =
         layer("limits: [{ name: items, match: { path: /api/items }, rate: 1/min }]");
-    let inner = Router::new().route("/items", route(|| async {})).layer(layer);
+    let inner = Router::new()
+        .route("/items", route(|| async {}))
+        .layer(layer);
     let app = Router::new().nest("/api", inner);
     assert_eq!(status(&app, request("/api/items")).await, 200);
     assert_eq!(status(&app, request("/api/items")).await, 429);
@@ -50,7 +57,13 @@ async fn other_spellings_of_a_path_do_not_escape() {
     let (layer, _clock) =
         layer("limits: [{ name: login, match: { route: /api/login }, rate: 1/h }]");
     assert_eq!(statuses(&layer, "/api/login", 2).await, [200, 429]);
-    for path in ["/api//login", "/api/./login", "/api/%6cogin", "/api/x/../login", "/api/login/"] {
+    for path in [
+        "/api//login",
+        "/api/./login",
+        "/api/%6cogin",
+        "/api/x/../login",
+        "/api/login/",
+    ] {
         assert_eq!(statuses(&layer, path, 1).await, [429], "{path}");
     }
     assert_eq!(statuses(&layer, "/api/logout", 1).await, [200]);
@@ -65,14 +78,20 @@ async fn different_values_of_one_key_are_refused() {
     let with = |build: fn(http::request::Builder) -> http::request::Builder, path: &str| {
         build(Request::get(path)).body(()).unwrap()
     };
-    let twice = with(|one| one.header("x-api-key", "a").header("x-api-key", "b"), "/");
+    let twice = with(
+        |one| one.header("x-api-key", "a").header("x-api-key", "b"),
+        "/",
+    );
     assert_eq!(ask(&layer, twice).await.status(), 400);
     assert_eq!(ask(&layer, get("/?tenant=a&tenant=b")).await.status(), 400);
     let cookies = with(|one| one.header("cookie", "session=a; session=b"), "/");
     assert_eq!(ask(&layer, cookies).await.status(), 400);
     let hosts = with(|one| one.header("host", "a.example"), "http://b.example/");
     assert_eq!(ask(&layer, hosts).await.status(), 400);
-    let once = with(|one| one.header("x-api-key", "a").header("cookie", "session=s"), "/?tenant=t");
+    let once = with(
+        |one| one.header("x-api-key", "a").header("cookie", "session=s"),
+        "/?tenant=t",
+    );
     assert_eq!(ask(&layer, once).await.status(), 200);
 }
 

@@ -11,6 +11,7 @@ use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_service::Nanos;
 use tower::{ServiceExt as _, service_fn};
@@ -44,7 +45,9 @@ async fn is_free(layer: &TestLayer) -> bool {
     statuses(layer, "/", 1).await == [200]
 }
 
-async fn streaming(layer: &TestLayer) -> impl Body<Data = Bytes, Error = Infallible> + Unpin + use<> {
+async fn streaming(
+    layer: &TestLayer,
+) -> impl Body<Data = Bytes, Error = Infallible> + Unpin + use<> {
     let inner =
         service_fn(|_| async { Ok::<_, Infallible>(Response::new(Box::pin(TwoFrames(0)))) });
     let response = layer.layer(inner).oneshot(get("/")).await.unwrap();
@@ -53,7 +56,7 @@ async fn streaming(layer: &TestLayer) -> impl Body<Data = Bytes, Error = Infalli
 }
 
 #[tokio::test]
-async fn i_14_a_permit_is_held_until_the_body_ends_or_is_dropped() {
+async fn i14_a_permit_is_held_until_the_body_ends_or_is_dropped() {
     let (layer, _clock) = layer(ONE);
     let mut body = streaming(&layer).await;
     assert!(!is_free(&layer).await, "the head is not the end");
@@ -61,7 +64,10 @@ async fn i_14_a_permit_is_held_until_the_body_ends_or_is_dropped() {
     assert!(!is_free(&layer).await, "nor is a frame");
     body.frame().await.unwrap().unwrap();
     assert!(body.frame().await.is_none());
-    assert!(is_free(&layer).await, "the end, although the body still exists");
+    assert!(
+        is_free(&layer).await,
+        "the end, although the body still exists"
+    );
     drop(streaming(&layer).await);
     assert!(is_free(&layer).await, "a client that is gone");
 }
@@ -79,9 +85,11 @@ async fn a_client_that_sends_one_request_after_the_other_is_never_denied() {
 }
 
 #[tokio::test]
-async fn i_14_aborts_timeouts_and_panics_release_permits() {
+async fn i14_aborts_timeouts_and_panics_release_permits() {
     let (layer, _clock) = layer(ONE);
-    let endless = service_fn(|_: Request<()>| std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>());
+    let endless = service_fn(|_: Request<()>| {
+        std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>()
+    });
     let mut call = Box::pin(layer.layer(endless).oneshot(get("/")));
     assert!(futures_poll(call.as_mut()).is_pending());
     assert!(!is_free(&layer).await);
@@ -97,8 +105,10 @@ async fn i_14_aborts_timeouts_and_panics_release_permits() {
         assert!(std::hint::black_box(false), "the handler panics");
         Ok::<_, Infallible>(text(""))
     });
-    let task = tokio::task::spawn(layer.layer(broken).oneshot(get("/")));
-    assert!(task.await.unwrap_err().is_panic());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(layer.layer(broken).oneshot(get("/")));
+    let ended = tasks.join_next().await.unwrap();
+    assert!(ended.unwrap_err().is_panic());
     assert!(is_free(&layer).await, "panicked");
 
     let failing = service_fn(|_: Request<()>| async { Err::<Response<Full<Bytes>>, _>("failed") });
@@ -108,7 +118,11 @@ async fn i_14_aborts_timeouts_and_panics_release_permits() {
 
 /// The response to an upgrade has no body, and its stream lives on.
 #[tokio::test]
-async fn i_14_a_permit_travels_with_an_upgraded_stream() {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an upgraded stream outlives its handler"
+)]
+async fn i14_a_permit_travels_with_an_upgraded_stream() {
     let (layer, _clock) = layer(ONE);
     let (close, closed) = oneshot::channel::<()>();
     let closed = Arc::new(Mutex::new(Some(closed)));
@@ -142,7 +156,7 @@ async fn i_14_a_permit_travels_with_an_upgraded_stream() {
 
 /// A lease of 60 s expired while its request went on, and one more request was admitted.
 #[tokio::test]
-async fn i_14_leases_are_renewed_while_requests_go_on() {
+async fn i14_leases_are_renewed_while_requests_go_on() {
     let (layer, clock) = layer("limits: [{ name: one, concurrency: 1, lease: 60s }]");
     let body = streaming(&layer).await;
     for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! Tests of the layer without a network. Those with real clients are in `tests/clients/`.
+//! Tests of the layer: most without a network, those with real clients in `real_clients.rs` and in the examples.
 
 mod admission;
 mod allocation;
@@ -6,5 +6,6 @@ mod attributes;
 mod concurrency;
 mod grpc_calls;
 mod pacing;
+mod real_clients;
 mod responses;
 mod support;

@@ -38,7 +38,11 @@ async fn requests_of_one_key_wait_in_their_order_and_those_of_others_do_not() {
         statuses.push(response.unwrap().unwrap().status().as_u16());
     }
     statuses.sort_unstable();
-    assert_eq!(statuses, [200, 200, 200, 200, 200, 429], "a wait is bounded");
+    assert_eq!(
+        statuses,
+        [200, 200, 200, 200, 200, 429],
+        "a wait is bounded"
+    );
     let at = |user: &str, second| (user.to_owned(), second);
     let order = order.lock().unwrap().clone();
     let expected = [at("a", 0), at("b", 0), at("a", 1), at("a", 2), at("a", 3)];
@@ -68,7 +72,8 @@ async fn a_cancelled_wait_gives_its_place_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_was_cancelled_before_its_turn_is_not_charged_and_holds_no_permit() {
-    let policy = "limits: [{ name: paced, rate: 1/s, burst: 1, wait: 3s }, { name: few, concurrency: 2 }]";
+    let policy =
+        "limits: [{ name: paced, rate: 1/s, burst: 1, wait: 3s }, { name: few, concurrency: 2 }]";
     let (layer, _clock) = layer(policy);
     let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(text("")) }));
     drop(service.clone().oneshot(get("/")).await.unwrap());

@@ -16,7 +16,9 @@ async fn call(layer: &TestLayer, path: &str) -> (u16, Option<String>) {
     let inner = service_fn(|request: Request<()>| async move {
         let parts: Vec<&str> = request.uri().path().split('/').collect();
         let body = Bytes::from(vec![b'x'; parts[3].parse().unwrap()]);
-        let response = Response::builder().status(parts[1]).header("x-tokens", parts[2]);
+        let response = Response::builder()
+            .status(parts[1])
+            .header("x-tokens", parts[2]);
         Ok::<_, Infallible>(response.body(Full::new(body)).unwrap())
     });
     let response = layer.layer(inner).oneshot(get(path)).await.unwrap();
@@ -34,7 +36,8 @@ async fn status(layer: &TestLayer, path: &str) -> u16 {
 
 #[tokio::test]
 async fn a_header_of_the_response_settles_the_cost() {
-    let policy = "limits: [{ name: tokens, rate: 10/h, cost: { response: x-tokens, estimate: 1 } }]";
+    let policy =
+        "limits: [{ name: tokens, rate: 10/h, cost: { response: x-tokens, estimate: 1 } }]";
     let (layer, _clock) = layer(policy);
     assert_eq!(status(&layer, "/200/9/0").await, 200);
     assert_eq!(status(&layer, "/200/1/0").await, 200);
@@ -46,7 +49,11 @@ async fn the_bytes_of_the_body_settle_the_cost() {
     let policy = "limits: [{ name: traffic, unit: bytes, rate: 1kB/h, cost: { response_body: bytes, estimate: 1 } }]";
     let (layer, _clock) = layer(policy);
     assert_eq!(status(&layer, "/200/0/900").await, 200);
-    assert_eq!(status(&layer, "/200/0/200").await, 200, "100 bytes are left for the estimate");
+    assert_eq!(
+        status(&layer, "/200/0/200").await,
+        200,
+        "100 bytes are left for the estimate"
+    );
     assert_eq!(status(&layer, "/200/0/1").await, 429);
 }
 
@@ -88,7 +95,11 @@ async fn a_client_that_leaves_before_the_response_pays_the_estimate() {
     });
     for _ in 0..3 {
         let call = layer.layer(endless).oneshot(get("/"));
-        assert!(tokio::time::timeout(std::time::Duration::ZERO, call).await.is_err());
+        assert!(
+            tokio::time::timeout(std::time::Duration::ZERO, call)
+                .await
+                .is_err()
+        );
     }
     assert_eq!(status(&layer, "/200/1/0").await, 429);
 }

@@ -10,14 +10,22 @@ use tollgate_service::{ManualClock, Timestamp};
 use tower::{Service, ServiceExt as _, service_fn};
 use tower_layer::Layer as _;
 
-use crate::{ResponseBody, TollgateLayer};
+use crate::{ResponseBody, TollgateLayer, TollgateLayerBuilder};
 
 pub(super) type TestLayer = TollgateLayer<Arc<ManualClock>>;
 
 /// A layer with this policy, and its clock.
 pub(super) fn layer(policy: &str) -> (TestLayer, Arc<ManualClock>) {
+    layer_with(policy, |builder| builder)
+}
+
+/// The same with other settings.
+pub(super) fn layer_with(
+    policy: &str,
+    settings: impl FnOnce(TollgateLayerBuilder) -> TollgateLayerBuilder,
+) -> (TestLayer, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
-    let builder = TollgateLayer::builder().policy(policy);
+    let builder = settings(TollgateLayer::builder().policy(policy));
     let layer = builder.build_with_clock(Arc::clone(&clock)).unwrap();
     (layer, clock)
 }

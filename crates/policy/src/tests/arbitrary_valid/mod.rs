@@ -44,6 +44,8 @@ fn cost() -> impl Strategy<Value = Cost> {
         }),
         1 => (1..5_u64, 5..9_u64).prop_map(|(estimate, at_most)| Cost::ResponseBody { estimate, at_most }),
     ]
+    // In a box: the tree of all strategies would not fit on a test's stack.
+    .boxed()
 }
 
 fn count() -> impl Strategy<Value = Count> {

@@ -7,6 +7,7 @@ mod membership;
 mod quota_kinds;
 mod shared_quota;
 mod store_outage;
+mod tower_layer;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
