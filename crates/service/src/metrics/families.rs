@@ -299,6 +299,11 @@ mod tests {
             "why",
             "version",
             "what",
+            // Names and addresses of the policy's `gateway`, and the first digit of a status.
+            "route",
+            "status",
+            "upstream",
+            "address",
         ];
         for label in FAMILIES.iter().flat_map(|family| family.labels) {
             assert!(known.contains(label), "{label}: who chooses its values?");
