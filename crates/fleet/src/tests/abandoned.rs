@@ -38,10 +38,10 @@ fn a_completed_decision_is_not_cancelled() {
 /// counts.
 #[test]
 fn a_round_cancels_a_bounded_number_of_tickets() {
-    let node = FleetTest::new(vec![limit("places", places(100))]);
+    let node = FleetTest::new(vec![limit("places", places(400))]);
     node.remote.is_slow.store(true, Ordering::Relaxed);
     let caller = TestCaller::named("alice");
-    for _ in 0..70 {
+    for _ in 0..262 {
         let mut decision = pin!(node.fleet_engine().check(&caller, CheckOptions::default()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(decision.as_mut().poll(&mut context).is_pending());
@@ -49,8 +49,8 @@ fn a_round_cancels_a_bounded_number_of_tickets() {
     node.remote.is_slow.store(false, Ordering::Relaxed);
     let calls = node.remote.calls();
     poll_once(node.fleet_engine().cancel_abandoned()).unwrap();
-    assert_eq!(node.remote.calls() - calls, 64, "the other six come next");
+    assert_eq!(node.remote.calls() - calls, 256, "the other six come next");
     poll_once(node.fleet_engine().cancel_abandoned()).unwrap();
-    assert_eq!(node.remote.calls() - calls, 70);
-    assert_eq!(node.admitted("alice", 200), 100, "all permits are released");
+    assert_eq!(node.remote.calls() - calls, 262);
+    assert_eq!(node.admitted("alice", 500), 400, "all permits are released");
 }
