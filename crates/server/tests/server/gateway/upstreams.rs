@@ -153,7 +153,7 @@ async fn an_address_that_fails_is_ejected_and_the_last_one_never_is() {
 }
 
 #[tokio::test]
-async fn health_checks_take_an_address_out_and_back() {
+async fn health_checks_take_an_address_out() {
     let sick = Recorder::start("HTTP/1.1 503 Sick\r\ncontent-length: 0\r\n\r\n").await;
     let recorder = Recorder::start(OK).await;
     let text = two(
