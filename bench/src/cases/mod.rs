@@ -203,7 +203,8 @@ mod tests {
         let names: BTreeSet<&str> = CASES.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), CASES.len());
         for (name, case) in CASES {
-            assert!(case(2).is_ok(), "{name}");
+            let ran = case(2);
+            assert!(ran.is_ok(), "{name}: {ran:?}");
             assert!(
                 !name.contains(char::is_whitespace),
                 "{name} is a word in bench/instructions.txt"
