@@ -78,7 +78,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("claims/cached_token", claims::cached),
     ("claims/unknown_token_rs256", claims::unknown),
     ("redis/decide_one", |n| redis::decide(n, 1)),
-    ("redis/decide_64", |n| redis::decide(n, 64)),
+    ("redis/decide_16", |n| redis::decide(n, 16)),
     ("fleet/leased_allow", |n| fleet::leased(n, 1_000_000_000)),
     ("fleet/leased_deny", |n| fleet::leased(n, 1)),
     ("fleet/async_allow", fleet::reconciled),

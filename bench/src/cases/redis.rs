@@ -101,6 +101,10 @@ async fn decide_together(store: &RedisStore, limit: &IdentifiedLimit, keys: &[[u
 
 /// Replies to each command of a connection.
 async fn serve(mut stream: TcpStream) {
+    // As redis-server does. Otherwise replies wait for the acknowledgement of those before them.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
     let (mut received, mut replies) = (Vec::new(), Vec::new());
     while let Ok(1..) = stream.read_buf(&mut received).await {
         let mut rest = received.as_slice();
