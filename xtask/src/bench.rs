@@ -24,7 +24,7 @@ use crate::workspace::Workspace;
 pub(crate) const PACKAGE: &str = "tollgate-bench";
 
 /// How often a case is repeated. Enough to make what surrounds the loop vanish, few enough to take a second.
-const TIMES: u64 = 10_000;
+const TIMES: u64 = 2_000;
 
 /// What to do with the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

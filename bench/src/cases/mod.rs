@@ -110,8 +110,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("connection/grpc_rls_4_limits", |n| {
         connections::grpc_rls(n, 4, 1)
     }),
-    ("connection/grpc_rls_16_calls", |n| {
-        connections::grpc_rls(n, 1, 16)
+    ("connection/grpc_rls_4_calls", |n| {
+        connections::grpc_rls(n, 1, 4)
     }),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::MatchBy::Route)

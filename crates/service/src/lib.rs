@@ -2,7 +2,7 @@
 //!
 //! [`RateLimitService`] decides on requests, renders header fields, keeps tickets until they are settled, counts and logs,
 //! bounds the queue of waiting requests, reloads the policy and takes part in a fleet. A transport reads a request into
-//! [`Attributes`](tollgate_policy::attributes::Attributes), calls [`check`](RateLimitService::check), and writes the response.
+//! [`Attributes`], calls [`check`](RateLimitService::check), and writes the response.
 //! Must not know: sockets, HTTP libraries, protocols, Redis, command lines.
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
