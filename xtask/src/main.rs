@@ -82,6 +82,11 @@ const COMMANDS: &[Command] = &[
         run: chaos::run,
     },
     Command {
+        usage: "mixed-versions --minutes N",
+        about: "a rolling upgrade: builds the version before this one, and runs servers of both on one Redis for so long",
+        run: peer_tests::previous_version::run,
+    },
+    Command {
         usage: "dist [--smoke] [--binary PATH] [--target TRIPLE]",
         about: "a release as one archive in cargo's target folder: a static program, manual pages, completions, licences, a bill of \
                 materials, a checksum; --binary packs a program that exists; --smoke packs the one that tests \
@@ -175,6 +180,8 @@ mod tests {
             "chaos",
             "chaos --minutes soon",
             "chaos --minutes 1 --everything",
+            "mixed-versions",
+            "mixed-versions --minutes soon",
             "dist --binary",
             "dist now please",
             "dist --smoke --target a",

@@ -4,6 +4,7 @@
 //! minutes, so `cargo xtask test` leaves them out and says how many. Must not know: what they test.
 
 mod install;
+pub(crate) mod previous_version;
 mod table;
 
 use crate::process::{capture, cargo, run};
@@ -25,6 +26,9 @@ pub(crate) fn steps() -> Result<Vec<Step>, String> {
             required_programs::ensure(table::REQUIRED_PROGRAMS)
         }),
         Step::new("peers", move || install::ensure(table::PEERS, &target)),
+        Step::new("previous version", || {
+            previous_version::ensure(&Workspace::load()?)
+        }),
         Step::new("tests beside peers", || {
             let count = count()?;
             println!("{count} tests");

@@ -11,7 +11,12 @@ use serde_json::Value;
 pub(crate) type RunOutput = (Option<i32>, String, String);
 
 pub(crate) fn tollgate(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    program(Path::new(env!("CARGO_BIN_EXE_tollgate")), arguments)
+}
+
+/// The same with a program that is not the one under test.
+pub(crate) fn program(path: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(path);
     command.args(arguments);
     // Tests run in parallel, so servers must not use the default ports.
     command.env("TOLLGATE_LISTEN_ADMIN", "off");

@@ -35,7 +35,7 @@ fn s_27_servers_with_different_clocks_share_one_quota() {
     let start = |clock| {
         let nature = ServerOverrides {
             clock: Some(clock),
-            secret: None,
+            ..ServerOverrides::default()
         };
         Server::start_with_overrides(nature, &proxy.url(), 3, POLICY, &[LONG_DEADLINE])
     };

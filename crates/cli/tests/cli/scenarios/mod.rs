@@ -14,6 +14,7 @@ mod server;
 mod server_faults;
 mod sharing;
 mod topologies;
+mod with_peers;
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -2,13 +2,14 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use tollgate_testkit::process::{Process, TempFolder};
 use tollgate_testkit::redis::ShimmedClock;
 
-use crate::harness::tollgate;
+use crate::harness::{program, tollgate};
 
 /// Longer than any step takes, so only a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -21,6 +22,8 @@ pub(super) struct ServerOverrides<'a> {
     pub(super) clock: Option<&'a ShimmedClock>,
     /// Another secret than the fleet secret.
     pub(super) secret: Option<&'a str>,
+    /// Another program than the one under test, such as that of the previous version.
+    pub(super) program: Option<&'a Path>,
 }
 
 /// A running `tollgate serve --redis`; it ends when this is dropped.
@@ -46,7 +49,11 @@ impl Server {
     ) -> Self {
         let folder = TempFolder::new("fleet").unwrap();
         let policy = folder.write("policy.yaml", policy).unwrap();
-        let mut command = tollgate(&["serve", "--config"]);
+        let arguments = ["serve", "--config"];
+        let mut command = match nature.program {
+            Some(path) => program(path, &arguments),
+            None => tollgate(&arguments),
+        };
         command
             .arg(policy)
             .args(["--redis", redis])
@@ -90,6 +97,13 @@ impl Server {
 
     pub(super) fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// Stops the server with SIGTERM and waits until it has left the fleet.
+    pub(super) fn stop(mut self) {
+        self.process.signal("TERM").unwrap();
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "{status}: {}", self.process.log());
     }
 
     pub(super) fn freeze(&self) {

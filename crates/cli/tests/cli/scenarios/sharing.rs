@@ -56,7 +56,7 @@ fn control_servers_that_share_no_secret_are_found_to_admit_too_much() {
     let servers = secrets.map(|secret| {
         let nature = ServerOverrides {
             secret: Some(secret),
-            clock: None,
+            ..ServerOverrides::default()
         };
         Server::start_with_overrides(nature, &node.url(), 2, POLICY, &[LONG_DEADLINE])
     });
