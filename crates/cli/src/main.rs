@@ -8,8 +8,10 @@ mod check;
 mod completions;
 mod explain;
 mod health;
+mod http_client;
 mod input;
 mod json;
+mod load;
 mod man;
 mod output;
 mod policy_tests;
@@ -48,6 +50,8 @@ enum Command {
     Explain(Box<explain::Options>),
     /// Run policy tests: requests at points in time, and the expected decisions
     Test(policy_tests::Options),
+    /// Send requests at a chosen rate and report statuses and latencies
+    Load(Box<load::Options>),
     /// Print the JSON Schema of policy files, for editors
     Schema,
     /// Print all settings of `serve` as Markdown
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Check(options) => return exit_code(check::check(&options, color)),
         Command::Explain(options) => return exit_code(explain::explain(&options, color)),
         Command::Test(options) => return exit_code(policy_tests::test(&options, color)),
+        Command::Load(options) => return exit_code(load::load(&options)),
         Command::Schema => schema::print(),
         Command::Settings => match Arguments::command().find_subcommand("serve") {
             Some(serve) => settings::print_page(serve),

@@ -71,6 +71,11 @@ pub(crate) fn is_stdout_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Whether a person reads stderr.
+pub(crate) fn is_stderr_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
 /// Writes to stdout. A closed pipe, for example by `head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();

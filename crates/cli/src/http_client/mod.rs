@@ -1,0 +1,96 @@
+//! The HTTP client of commands that call servers: `call` and `load`.
+//!
+//! Must not know: why requests are sent.
+
+mod request_template;
+mod target;
+mod tls;
+
+pub(crate) use request_template::{RequestTemplate, parse_header_line};
+pub(crate) use target::Target;
+pub(crate) use tls::TlsOptions;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::output::CommandError;
+
+/// Bodies are small and sent whole.
+pub(crate) type RequestBody = Full<Bytes>;
+
+/// Why a request has no response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestFailure {
+    /// No connection.
+    Connect,
+    /// No response in time.
+    Timeout,
+    /// The connection ended first.
+    Closed,
+    /// The request cannot be built, for example because a log has an invalid path.
+    Invalid,
+}
+
+impl RequestFailure {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "no connection",
+            Self::Timeout => "timeout",
+            Self::Closed => "connection closed",
+            Self::Invalid => "invalid request",
+        }
+    }
+}
+
+/// A client with a pool of connections. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpClient(Client<HttpsConnector<HttpConnector>, RequestBody>);
+
+impl HttpClient {
+    pub(crate) fn new(
+        is_http2: bool,
+        max_idle: u32,
+        tls: &TlsOptions,
+    ) -> Result<Self, CommandError> {
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        tcp.enforce_http(false);
+        let builder = HttpsConnectorBuilder::new()
+            .with_tls_config(tls.client_config()?)
+            .https_or_http();
+        let connector = match is_http2 {
+            true => builder.enable_http2().wrap_connector(tcp),
+            false => builder.enable_http1().wrap_connector(tcp),
+        };
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(usize::try_from(max_idle).unwrap_or(usize::MAX))
+            .http2_only(is_http2)
+            .build(connector);
+        Ok(Self(client))
+    }
+
+    /// Sends a request and reads the response to its end. Returns the status.
+    pub(crate) async fn send(&self, request: Request<RequestBody>) -> Result<u16, RequestFailure> {
+        let response = self
+            .0
+            .request(request)
+            .await
+            .map_err(|error| match error.is_connect() {
+                true => RequestFailure::Connect,
+                false => RequestFailure::Closed,
+            })?;
+        let status = response.status().as_u16();
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            // The bytes are dropped as they come, so a large body takes no memory.
+            frame.map_err(|_broken| RequestFailure::Closed)?;
+        }
+        Ok(status)
+    }
+}
