@@ -138,13 +138,10 @@ impl<C: Clock> Throttle<C> {
     /// Begins to load the state of a key. Returns false if a fleet decides.
     #[inline]
     pub(crate) fn prefetch(&self, family: ThrottleFamily, key: &[u8]) -> bool {
-        if self.fleet.is_some() {
-            return false;
-        }
-        if let Ok(key) = StoreKey::new(key) {
+        if let (None, Ok(key)) = (&self.fleet, StoreKey::new(key)) {
             self.store.prefetch_bucket(&key, family.id());
         }
-        true
+        self.fleet.is_none()
     }
 
     /// Decides one call with the local store.
