@@ -5,12 +5,15 @@
 
 mod all;
 mod fleet;
+mod growth;
 mod headline;
 mod machine;
 mod measurements;
 mod page;
 mod plot;
+mod run_record;
 mod servers;
+mod studies;
 mod tower;
 
 use std::process::Command;
@@ -50,7 +53,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         ("flood", rest) => flood(rest),
         ("memory", rest) => process::run(&mut memory(&Workspace::load()?, rest)),
         ("redis", rest) => program("redis", rest),
-        ("growth", rest) => program("growth", rest),
+        ("growth", rest) => growth::run(&Workspace::load()?, rest),
         ("tower", rest) => tower::run(&Workspace::load()?, rest),
         ("fleet" | "--redis", rest) => fleet::run(&Workspace::load()?, rest),
         ("servers" | "--servers", rest) => servers::run(&Workspace::load()?, rest),

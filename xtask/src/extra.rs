@@ -82,7 +82,16 @@ const TOOLS: &[Tool] = &[
         install: "rustup toolchain install stable",
         run: loom,
     },
+    Tool {
+        name: "benches",
+        probe: || with(cargo(), &["clippy", "--version"]),
+        install: "rustup component add clippy",
+        run: benches,
+    },
 ];
+
+/// Packages outside the workspace, which `cargo clippy --workspace` does not see.
+const BENCHES: [&str; 3] = ["bench/peers", "bench/servers", "bench/tower"];
 
 /// The command `extra`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -106,10 +115,9 @@ fn parse(args: &[String]) -> Result<(Vec<&'static Tool>, Options), String> {
         process::no_arguments("extra all", args.get(1..).unwrap_or_default())?;
         return Ok((TOOLS.iter().collect(), options));
     };
-    let tool = TOOLS
-        .iter()
-        .find(|tool| tool.name == name)
-        .ok_or_else(|| format!("`extra` knows miri, mutants, deny, fuzz and loom, not `{name}`"))?;
+    let tool = TOOLS.iter().find(|tool| tool.name == name).ok_or_else(|| {
+        format!("`extra` knows miri, mutants, deny, fuzz, loom and benches, not `{name}`")
+    })?;
     let mut words = rest.iter();
     while let Some(word) = words.next() {
         if tool.name == "fuzz" && word == "--seconds" {
@@ -209,6 +217,27 @@ fn loom(options: &Options) -> Result<(), String> {
     )
 }
 
+/// The lints of the benchmarks that are no members of the workspace, and the tests in them.
+fn benches(options: &Options) -> Result<(), String> {
+    let Workspace { root, target, .. } = Workspace::load()?;
+    for folder in BENCHES {
+        // All of them in one target folder, because they share most dependencies.
+        let run = |verb: &str, last: &[&str]| {
+            process::run(
+                cargo()
+                    .env("CARGO_TARGET_DIR", target.join("benches"))
+                    .args([verb, "--locked", "--all-targets", "--manifest-path"])
+                    .arg(root.join(folder).join("Cargo.toml"))
+                    .args(&options.rest)
+                    .args(last),
+            )
+        };
+        run("clippy", &["--", "-D", "warnings"])?;
+        run("test", &[])?;
+    }
+    Ok(())
+}
+
 fn with(mut command: Command, args: &[&str]) -> Command {
     command.args(args);
     command
@@ -228,6 +257,20 @@ mod tests {
         let (tools, options) = parse(&words("mutants --shard 1/4")).unwrap();
         assert_eq!(tools.first().unwrap().name, "mutants");
         assert_eq!(options.rest, ["--shard", "1/4"]);
+    }
+
+    #[test]
+    fn every_bench_outside_the_workspace_is_linted() {
+        let root = Workspace::load().unwrap().root;
+        let has_manifest = |folder: &std::path::PathBuf| folder.join("Cargo.toml").is_file();
+        let mut found: Vec<_> = std::fs::read_dir(root.join("bench"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(has_manifest)
+            .map(|folder| format!("bench/{}", folder.file_name().unwrap().display()))
+            .collect();
+        found.sort();
+        assert_eq!(found, BENCHES);
     }
 
     #[test]

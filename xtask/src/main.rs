@@ -70,7 +70,7 @@ const COMMANDS: &[Command] = &[
         run: book::run,
     },
     Command {
-        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | growth [args…] | tower [args…] | all [--quick] [--resume] [--write]]",
+        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | growth [args…] | tower [args…] | all [--quick] [--resume] [--write] [studies…]]",
         about: "instruction counts per decision, the accuracy study, a flood of keys, the stores and the server beside their peers, \
                 a fleet on one Redis beside what it is made of (also `bench --redis`), how costs grow; `all` runs what \
                 docs/benchmarks.md is made of, and --write writes it",
@@ -94,7 +94,7 @@ const COMMANDS: &[Command] = &[
         run: dist::run,
     },
     Command {
-        usage: "extra [miri|mutants|deny|fuzz] [--seconds N] [args…]",
+        usage: "extra [miri|mutants|deny|fuzz|loom|benches] [--seconds N] [args…]",
         about: "slow checks that need tools of their own; says how to install what is missing",
         run: extra::run,
     },

@@ -21,6 +21,8 @@ use crate::measure::measured_section;
 const QUESTION: &str = r#"{"attributes":{"header.x-api-key":"user000000000001"}}"#;
 const RLS_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
+const HEALTH_PATH: &str = "/grpc.health.v1.Health/Check";
+
 /// Frames of HTTP/2.
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -49,26 +51,70 @@ pub(super) fn http_pipeline(times: u64) -> CaseRun {
     )
 }
 
-/// What nginx sends with `auth_request`.
-pub(super) fn forward_auth(times: u64) -> CaseRun {
-    let request = "GET /auth/nginx HTTP/1.1\r\nhost: 127.0.0.1\r\nx-original-method: GET\r\n\
-                   x-original-uri: /items/7?page=2\r\nx-original-host: api.example\r\nx-real-ip: 192.0.2.7\r\n\
-                   x-api-key: user000000000001\r\nuser-agent: curl/8.0\r\naccept: */*\r\n\r\n";
-    http(times, 1_000_000_000, request)
+/// A check in the query of a GET.
+pub(super) fn http_check_get(times: u64) -> CaseRun {
+    http(
+        times,
+        1_000_000_000,
+        &get("/v1/check?header.x-api-key=user000000000001"),
+    )
+}
+
+/// What is left of a key, without taking anything.
+pub(super) fn http_status(times: u64) -> CaseRun {
+    http(
+        times,
+        1_000_000_000,
+        &get("/v1/status?header.x-api-key=user000000000001"),
+    )
+}
+
+/// Envoy's question as JSON.
+pub(super) fn http_rls_json(times: u64) -> CaseRun {
+    let body = r#"{"domain":"bench","descriptors":[{"entries":[{"key":"user","value":"user000000000001"}]}]}"#;
+    http(times, 1_000_000_000, &post("/json", "", body))
+}
+
+/// A probe of a load balancer.
+pub(super) fn http_health(times: u64) -> CaseRun {
+    http(times, 1_000_000_000, &get("/healthz"))
+}
+
+/// What a gateway sends about the request that it holds, in fields that begin with `x-original` or `x-forwarded`.
+pub(super) fn forward_auth(times: u64, gateway: &str, fields: &str) -> CaseRun {
+    let request = format!(
+        "GET /auth/{gateway} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-{fields}-method: GET\r\n\
+         x-{fields}-uri: /items/7?page=2\r\nx-{fields}-host: api.example\r\nx-real-ip: 192.0.2.7\r\n\
+         x-forwarded-for: 192.0.2.7\r\nx-api-key: user000000000001\r\nuser-agent: curl/8.0\r\naccept: */*\r\n\r\n"
+    );
+    http(times, 1_000_000_000, &request)
+}
+
+/// A probe over gRPC: the health of the server as a whole.
+pub(super) fn grpc_health(times: u64) -> CaseRun {
+    grpc(times, GrpcClient::new(HEALTH_PATH, &[]), 1)
 }
 
 /// Envoy's question about so many descriptors, in so many calls that arrive together.
 pub(super) fn grpc_rls(times: u64, descriptors: u8, calls: usize) -> CaseRun {
+    let mut message = b"\x0a\x05bench".to_vec();
+    for descriptor in 0..descriptors {
+        message.extend_from_slice(b"\x12\x1a\x0a\x18\x0a\x04user\x12\x10user00000000000");
+        message.push(b'0' + descriptor);
+    }
+    grpc(times, GrpcClient::new(RLS_PATH, &message), calls)
+}
+
+fn grpc(times: u64, mut client: GrpcClient, calls: usize) -> CaseRun {
     let server = Arc::new(GrpcServer::new(Arc::clone(app(1_000_000_000)?.envoy())));
     let (socket, (_stop, stopping)) = (InMemorySocket::default(), ShutdownTrigger::new());
     let connection =
         server.serve_connection(socket.clone(), peer(), GrpcLimits::default(), stopping);
-    let mut client = GrpcClient::new(descriptors);
     let mut first = client.preface();
     client.call(&mut first);
     let mut input = Vec::new();
     let is_answer = |received: &[u8]| {
-        // Field 1, the code, is 1 in an admission.
+        // Field 1 is 1 in an admission, and in the answer of a server that is ready.
         received.windows(2).any(|bytes| bytes == [8, 1])
     };
     measure(times, &socket, connection, &first, is_answer, |socket| {
@@ -134,6 +180,10 @@ fn post(path: &str, fields: &str, body: &str) -> String {
     )
 }
 
+fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+}
+
 fn peer() -> Peer {
     let address = SocketAddr::from(([127, 0, 0, 1], 8080));
     Peer::new(Some(address), LocalEndpoint::Tcp(address))
@@ -141,21 +191,18 @@ fn peer() -> Peer {
 
 /// A client that names header fields by their number after the first call, as real ones do.
 struct GrpcClient {
+    path: &'static str,
     message: Vec<u8>,
     stream: u32,
 }
 
 impl GrpcClient {
-    fn new(descriptors: u8) -> Self {
-        let mut message = b"\x0a\x05bench".to_vec();
-        for descriptor in 0..descriptors {
-            message.extend_from_slice(b"\x12\x1a\x0a\x18\x0a\x04user\x12\x10user00000000000");
-            message.push(b'0' + descriptor);
-        }
+    fn new(path: &'static str, message: &[u8]) -> Self {
         let len = u32::try_from(message.len()).unwrap_or(0).to_be_bytes();
         let prefix = [0, len[0], len[1], len[2], len[3]];
         Self {
-            message: [&prefix[..], &message].concat(),
+            path,
+            message: [&prefix[..], message].concat(),
             stream: 1,
         }
     }
@@ -175,7 +222,7 @@ impl GrpcClient {
         let mut first = vec![0x83, 0x86];
         if self.stream == 1 {
             for (name, value) in [
-                (&[0x44][..], RLS_PATH),
+                (&[0x44][..], self.path),
                 (&[0x41], "127.0.0.1"),
                 (&[0x5f], "application/grpc"),
                 (&[0x40, 2, b't', b'e'], "trailers"),

@@ -15,6 +15,7 @@ mod header_fields;
 mod matching;
 mod memory;
 mod redis;
+mod sessions;
 mod sockets;
 mod tower;
 mod transports;
@@ -91,6 +92,9 @@ pub const CASES: &[(&str, Case)] = &[
     }),
     ("serve/resp_check_16", |n| transports::resp_check(n, 16)),
     ("serve/grpc_rls", transports::grpc_rls),
+    ("serve/resp_acquire_release", sessions::acquire_release),
+    ("serve/rlqs_report", sessions::rlqs_report),
+    ("serve/metrics_page", sessions::metrics_page),
     ("serve/http_check_denied", |n| transports::http_check(n, 1)),
     ("tower/bare", tower::bare),
     ("tower/two_limits", tower::two_limits),
@@ -105,7 +109,23 @@ pub const CASES: &[(&str, Case)] = &[
     }),
     ("connection/http_batch_10", connections::http_batch),
     ("connection/http_pipeline_10", connections::http_pipeline),
-    ("connection/forward_auth_nginx", connections::forward_auth),
+    ("connection/http_check_get", connections::http_check_get),
+    ("connection/http_status", connections::http_status),
+    ("connection/http_rls_json", connections::http_rls_json),
+    ("connection/http_health", connections::http_health),
+    ("connection/forward_auth_nginx", |n| {
+        connections::forward_auth(n, "nginx", "original")
+    }),
+    ("connection/forward_auth_traefik", |n| {
+        connections::forward_auth(n, "traefik", "forwarded")
+    }),
+    ("connection/forward_auth_caddy", |n| {
+        connections::forward_auth(n, "caddy", "forwarded")
+    }),
+    ("connection/forward_auth_haproxy", |n| {
+        connections::forward_auth(n, "haproxy", "forwarded")
+    }),
+    ("connection/grpc_health", connections::grpc_health),
     ("connection/grpc_rls", |n| connections::grpc_rls(n, 1, 1)),
     ("connection/grpc_rls_4_limits", |n| {
         connections::grpc_rls(n, 4, 1)

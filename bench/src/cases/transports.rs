@@ -39,7 +39,8 @@ pub(super) fn throttle(times: u64, commands: usize) -> CaseRun {
 pub(super) fn resp_check(times: u64, commands: usize) -> CaseRun {
     let app = app(1_000_000_000)?;
     let store = MemoryStore::with_clock(1_000, ManualClock::at(NOW))?;
-    let server = RespServer::new(store)?.with_checker(Arc::clone(app.engine()) as Arc<_>);
+    // As `tollgate serve` has it: the service also counts decisions.
+    let server = RespServer::new(store)?.with_checker(Arc::clone(app.service()) as Arc<_>);
     feed(times, &server, &CHECK.repeat(commands))
 }
 
@@ -83,7 +84,7 @@ pub(super) fn grpc_rls(times: u64) -> CaseRun {
 }
 
 /// What is there when it is first looked at, as everything is that needs no fleet.
-fn at_once<F: Future>(answer: Pin<&mut F>) -> Option<F::Output> {
+pub(super) fn at_once<F: Future>(answer: Pin<&mut F>) -> Option<F::Output> {
     match answer.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,

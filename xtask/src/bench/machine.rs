@@ -2,14 +2,16 @@
 //!
 //! Must not know: what was measured.
 
+use std::collections::BTreeSet;
 use std::process::Command;
-use std::time::Duration;
 
+use super::run_record::RunRecord;
 use super::servers;
+use super::studies::Results;
 use crate::process;
 
 /// One paragraph for the top of a page.
-pub(super) fn description(is_quick: bool, took: Duration) -> Result<String, String> {
+pub(super) fn description(is_quick: bool, results: &Results) -> Result<String, String> {
     let first_line = |program: &str, args: &[&str]| {
         let output = process::capture(Command::new(program).args(args));
         let text = output.map_or_else(
@@ -19,8 +21,6 @@ pub(super) fn description(is_quick: bool, took: Duration) -> Result<String, Stri
         );
         text.lines().next().unwrap_or_default().trim().to_owned()
     };
-    let date = first_line("date", &["-u", "+%Y-%m-%d"]);
-    let commit = first_line("git", &["rev-parse", "--short", "HEAD"]);
     // Without the name of its build.
     let kernel = first_line("uname", &["-r"]);
     let kernel: Vec<&str> = kernel.split('.').take(2).collect();
@@ -43,10 +43,27 @@ pub(super) fn description(is_quick: bool, took: Duration) -> Result<String, Stri
         servers::PEER,
         servers::PEER_VERSION
     );
-    let minutes = took.as_secs().div_ceil(60);
+    let records = results.studies.iter().map(|study| &study.record);
+    let runs = runs(&records.collect::<Vec<_>>());
+    let missing = match results.missing.as_slice() {
+        [] => String::new(),
+        names => format!(" Not measured: {}.", names.join(", ")),
+    };
     Ok(format!(
-        "Measured on {date} at commit {commit}: {cores} cores of {model}, {memory} GB, Linux {kernel}; {versions}. The run took {minutes} minutes, building included.{length}\n"
+        "{runs} {cores} cores of {model}, {memory} GB, Linux {kernel}; {versions}.{length}{missing}\n"
     ))
+}
+
+/// When, at which commits and for how long studies ran.
+fn runs(records: &[&RunRecord]) -> String {
+    let listed = |field: fn(&RunRecord) -> &str| {
+        let all: BTreeSet<&str> = records.iter().map(|record| field(record)).collect();
+        all.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let (dates, commits) = (listed(|run| &run.date), listed(|run| &run.commit));
+    let seconds: u64 = records.iter().map(|record| record.seconds).sum();
+    let minutes = seconds.div_ceil(60);
+    format!("Measured on {dates} at commit {commits} in {minutes} minutes, without building.")
 }
 
 fn processor() -> Result<String, String> {
@@ -68,4 +85,23 @@ fn memory() -> Result<u64, String> {
 
 fn read(path: &str) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn studies_of_several_runs_name_each_commit_once() {
+        let parse = |text| RunRecord::parse(text).unwrap();
+        let records = [
+            parse("2026-11-18 aaaa 70"),
+            parse("2026-11-17 bbbb 40"),
+            parse("2026-11-18 aaaa 40"),
+        ];
+        assert_eq!(
+            runs(&records.iter().collect::<Vec<_>>()),
+            "Measured on 2026-11-17, 2026-11-18 at commit aaaa, bbbb in 3 minutes, without building."
+        );
+    }
 }

@@ -15,7 +15,7 @@ pub(super) const PEER: &str = "throttlecrab-server";
 pub(super) const PEER_VERSION: &str = "0.4.40";
 
 /// Leaves out what has to be installed.
-const WITHOUT_PEERS: &str = "--without-peers";
+pub(super) const WITHOUT_PEERS: &str = "--without-peers";
 
 /// Envoy, among the programs that tests start too.
 const ENVOY: &str = "envoy-1.40/envoy/_bin/envoy";

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use tollgate_core::{Nanos, Outcome};
 
 use super::batch_counts::CommandOutcome;
-use super::number::parse_integer;
+use super::number::{LineBuffer, lines_len, parse_integer};
 use super::parse::{MAX_ARGUMENTS, OwnedRespCommand, RespCommand};
 use super::pipeline::{Pipeline, RenderedReply};
 use super::reply_writer::{EchoedInput, ReplyWriter};
@@ -347,14 +347,16 @@ fn render(
         Some(name) => reply.bulk(name.as_bytes()),
         None => reply.null(),
     }
-    reply.bulk(b"remaining");
-    reply.unsigned(remaining);
-    reply.bulk(b"retry_after_ms");
-    reply.integer(retry);
-    reply.bulk(b"reset_after_ms");
-    reply.integer(millis(reset_after));
-    reply.bulk(b"wait_ms");
-    reply.integer(wait);
+    let mut numbers = LineBuffer::<{ lines_len(4, 70) }>::new();
+    numbers.push_text(b"$9\r\nremaining\r\n");
+    numbers.push_number(b':', i64::try_from(remaining).unwrap_or(i64::MAX));
+    numbers.push_text(b"$14\r\nretry_after_ms\r\n");
+    numbers.push_number(b':', retry);
+    numbers.push_text(b"$14\r\nreset_after_ms\r\n");
+    numbers.push_number(b':', millis(reset_after));
+    numbers.push_text(b"$7\r\nwait_ms\r\n");
+    numbers.push_number(b':', wait);
+    reply.lines(&numbers);
     if with_ticket {
         reply.bulk(b"ticket");
         match ticket {

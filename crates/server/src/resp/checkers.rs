@@ -230,57 +230,52 @@ fn uppercase_method(sent: &[u8]) -> &[u8] {
     known.copied().unwrap_or(sent)
 }
 
-/// The family of a name, and the part after the dot.
-fn split_name(name: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match name.iter().position(|byte| *byte == b'.') {
-        Some(dot) => {
-            let (family, rest) = name.split_at(dot);
-            (family, rest.get(1..))
-        }
-        None => (name, None),
-    }
-}
+/// The families of attributes, with the dot before the name within the family. The most frequent comes first.
+const HEADER: &[u8] = b"header.";
+const QUERY: &[u8] = b"query.";
+const COOKIE: &[u8] = b"cookie.";
+const CLAIM: &[u8] = b"claim.";
+const DESCRIPTOR: &[u8] = b"descriptor.";
+const ANY_DESCRIPTOR: &[u8] = b"descriptors.";
+const FAMILIES: [&[u8]; 6] = [HEADER, DESCRIPTOR, QUERY, COOKIE, CLAIM, ANY_DESCRIPTOR];
 
 fn is_attribute_name(name: &[u8]) -> bool {
-    match split_name(name) {
-        (b"ip" | b"method" | b"host" | b"route" | b"path" | b"domain", None) => true,
-        (
-            b"header" | b"query" | b"cookie" | b"claim" | b"descriptor" | b"descriptors",
-            Some(rest),
-        ) => !rest.is_empty(),
-        _ => false,
-    }
+    let is_in = |family: &&[u8]| name.len() > family.len() && name.starts_with(family);
+    FAMILIES.iter().any(is_in)
+        || matches!(
+            name,
+            b"ip" | b"method" | b"host" | b"route" | b"path" | b"domain"
+        )
 }
 
 /// Header names are case insensitive; all others are case sensitive.
 fn is_same_name(one: &[u8], other: &[u8]) -> bool {
-    match (split_name(one), split_name(other)) {
-        ((b"header", Some(one)), (b"header", Some(other))) => one.eq_ignore_ascii_case(other),
+    match (one.strip_prefix(HEADER), other.strip_prefix(HEADER)) {
+        (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
         _ => one == other,
     }
 }
 
 /// Whether policies use this name for the attribute.
+#[inline]
 fn matches_attribute(name: &[u8], attribute: &Attribute) -> bool {
-    let (family, rest) = split_name(name);
-    let is = |wanted: &[u8], called: &str| family == wanted && rest == Some(called.as_bytes());
+    let is = |family: &[u8], called: &str| name.strip_prefix(family) == Some(called.as_bytes());
     match attribute {
+        Attribute::Header(called) => name
+            .strip_prefix(HEADER)
+            .is_some_and(|rest| rest.eq_ignore_ascii_case(called.as_bytes())),
         Attribute::Ip => name == b"ip",
         Attribute::Method => name == b"method",
         Attribute::Host => name == b"host",
         Attribute::Route => name == b"route",
         Attribute::Path => name == b"path",
         Attribute::Domain => name == b"domain",
-        Attribute::Header(called) => {
-            family == b"header"
-                && rest.is_some_and(|rest| rest.eq_ignore_ascii_case(called.as_bytes()))
-        }
-        Attribute::Query(called) => is(b"query", called),
-        Attribute::Cookie(called) => is(b"cookie", called),
-        Attribute::Claim(called) => is(b"claim", called),
-        Attribute::Descriptor(called) => is(b"descriptor", called),
-        Attribute::AnyDescriptor(called) => is(b"descriptors", called),
-        Attribute::Extension(called) => is(b"extension", called),
+        Attribute::Query(called) => is(QUERY, called),
+        Attribute::Cookie(called) => is(COOKIE, called),
+        Attribute::Claim(called) => is(CLAIM, called),
+        Attribute::Descriptor(called) => is(DESCRIPTOR, called),
+        Attribute::AnyDescriptor(called) => is(ANY_DESCRIPTOR, called),
+        Attribute::Extension(called) => is(b"extension.", called),
         _ => false,
     }
 }

@@ -131,12 +131,12 @@ pub(super) fn run<'s, C: Clock>(
     }
 }
 
-/// Begins to load the state that a command will decide on, if its arguments name it.
+/// Begins to load the state that a command will decide on, if its arguments name it. Returns whether they do: the next command
+/// is then parsed before this one runs.
 #[inline]
-pub(super) fn prefetch<C: Clock>(server: &RespServer<C>, command: &RespCommand<'_>) {
-    if let Some(family) = throttle_family(command.argument(0)) {
-        server.throttle.prefetch(family, command.argument(1));
-    }
+pub(super) fn prefetch<C: Clock>(server: &RespServer<C>, command: &RespCommand<'_>) -> bool {
+    throttle_family(command.argument(0))
+        .is_some_and(|family| server.throttle.prefetch(family, command.argument(1)))
 }
 
 /// Runs a command that needs no decision.
@@ -197,7 +197,8 @@ fn throttle_family(name: &[u8]) -> Option<ThrottleFamily> {
         4 => (b"GCRA", ThrottleFamily::Gcra),
         _ => return None,
     };
-    name.eq_ignore_ascii_case(known).then_some(family)
+    // Clients send a name as it is documented, and comparing that takes two instructions instead of two for each byte.
+    (name == known || name.eq_ignore_ascii_case(known)).then_some(family)
 }
 
 /// Replies that the number of arguments is wrong.

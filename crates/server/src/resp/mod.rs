@@ -1,6 +1,6 @@
 //! The Redis protocol listener: throttle commands and checks for programs with a Redis client.
 //!
-//! [`RespServer`] answers bytes with bytes, [`RespServer::run`] listens. The steps of a command: `parse` finds it in the input,
+//! [`RespServer`] answers bytes with bytes, [`RespServer::run`] listens. The steps of a command: `parse` finds it in the input, `parsed_commands` a few at a time,
 //! `commands` dispatches it by name, `throttle_commands`, `check` and `ticket_commands` parse its arguments, `throttle` or a
 //! [`Checker`] decides, and `reply_writer` renders the reply. A decision that needs a fleet goes through the connection's
 //! [`Pipeline`]. All input is answered before the replies are sent in one write. In steady state nothing allocates.
@@ -17,6 +17,7 @@ mod inline;
 mod introspection;
 mod number;
 mod parse;
+mod parsed_commands;
 mod pipeline;
 mod reply_writer;
 mod serve;

@@ -67,23 +67,35 @@ impl DecimalDigits {
 
 /// A few short lines, assembled before they are appended: appending byte by byte costs more than the decision.
 #[derive(Debug)]
-pub(super) struct LineBuffer {
-    bytes: [u8; LINES_LEN],
+pub(super) struct LineBuffer<const LEN: usize> {
+    bytes: [u8; LEN],
     len: usize,
 }
 
-/// Room for five of the longest numbers, and for the unused bytes of the last piece.
-const LINES_LEN: usize = 136;
+/// The capacity for so many of the longest numbers, this many bytes of text, and the unused bytes of the last piece.
+pub(super) const fn lines_len(numbers: usize, text: usize) -> usize {
+    // A type byte, a sign, 19 digits and a line break.
+    numbers
+        .saturating_mul(23)
+        .saturating_add(text)
+        .saturating_add(8)
+}
 
-impl LineBuffer {
+impl<const LEN: usize> LineBuffer<LEN> {
     pub(super) const fn new() -> Self {
         Self {
-            bytes: [0; LINES_LEN],
+            bytes: [0; LEN],
             len: 0,
         }
     }
 
-    /// Appends a line with a type byte and a number. Lines beyond the capacity are dropped; five of the longest fit.
+    /// Appends text of a constant length. Text beyond the capacity is dropped.
+    #[inline]
+    pub(super) fn push_text<const N: usize>(&mut self, text: &[u8; N]) {
+        self.push(*text, N);
+    }
+
+    /// Appends a line with a type byte and a number. Lines beyond the capacity are dropped; see [`lines_len`].
     pub(super) fn push_number(&mut self, type_byte: u8, number: i64) {
         match u64::try_from(number) {
             Ok(digit @ 0..=9) => {
@@ -213,16 +225,15 @@ mod tests {
                 DecimalDigits::new(number).as_bytes(),
                 number.to_string().as_bytes()
             );
-            let mut lines = LineBuffer::new();
+            let mut lines = LineBuffer::<{ lines_len(1, 0) }>::new();
             lines.push_number(b':', number);
             assert_eq!(lines.as_bytes(), format!(":{number}\r\n").as_bytes());
         }
-        let mut lines = LineBuffer::new();
-        lines.push_number(b'*', 5);
+        let mut lines = LineBuffer::<{ lines_len(5, 4) }>::new();
+        lines.push_text(b"abc\n");
         (0..5).for_each(|_| lines.push_number(b':', i64::MIN));
-        assert!(
-            lines.as_bytes().ends_with(b"808\r\n"),
-            "five of the longest have room"
-        );
+        assert_eq!(lines.as_bytes().len(), 4 + 5 * 23, "all have room");
+        lines.push_number(b':', i64::MIN);
+        assert!(lines.as_bytes().len() <= lines_len(5, 4), "and no more");
     }
 }

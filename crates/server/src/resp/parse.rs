@@ -21,7 +21,7 @@ const MAX_HEADER_LEN: usize = 32;
 /// The spans of a command's arguments in its input buffer.
 #[derive(Clone, Debug)]
 pub struct ArgumentSpans {
-    /// Start and end. An input buffer is far shorter than 4 GiB, and half the bytes are cleared for each batch of commands.
+    /// Start and end. An input buffer is far shorter than 4 GiB, and half the bytes are copied with a command that waits for a fleet.
     spans: [(u32, u32); MAX_ARGUMENTS],
     len: usize,
 }

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::number::LineBuffer;
+use super::number::{LineBuffer, lines_len};
 
 /// The most bytes of a client's argument that an error repeats.
 const MAX_ECHO_LEN: usize = 64;
@@ -102,12 +102,19 @@ impl<'a> ReplyWriter<'a> {
     }
 
     /// The five numbers of a throttle command.
+    #[inline]
     pub(crate) fn throttle_numbers(&mut self, numbers: [i64; 5]) {
-        let mut lines = LineBuffer::new();
-        lines.push_number(b'*', 5);
+        let mut lines = LineBuffer::<{ lines_len(5, 4) }>::new();
+        lines.push_text(b"*5\r\n");
         for number in numbers {
             lines.push_number(b':', number);
         }
+        self.lines(&lines);
+    }
+
+    /// Replies that are encoded already, the same in both versions of the protocol.
+    #[inline]
+    pub(super) fn lines<const LEN: usize>(&mut self, lines: &LineBuffer<LEN>) {
         self.out.extend_from_slice(lines.as_bytes());
     }
 
@@ -116,9 +123,9 @@ impl<'a> ReplyWriter<'a> {
     }
 
     fn number(&mut self, type_byte: u8, number: i64) {
-        let mut lines = LineBuffer::new();
+        let mut lines = LineBuffer::<{ lines_len(1, 0) }>::new();
         lines.push_number(type_byte, number);
-        self.out.extend_from_slice(lines.as_bytes());
+        self.lines(&lines);
     }
 
     fn write_crlf(&mut self) {

@@ -13,7 +13,8 @@ use tollgate_store::{Clock, MemoryStore};
 
 use super::check::Checker;
 use super::commands::{self, CommandFlow};
-use super::parse::{ArgumentSpans, ParseOutcome, RespCommand, parse, parse_ahead};
+use super::parse::{ParseOutcome, RespCommand};
+use super::parsed_commands::{ParsedCommands, with_parsed_commands};
 use super::pipeline::{MAX_PENDING, Pipeline};
 use super::reply_writer::ReplyWriter;
 use super::session::RespSession;
@@ -182,53 +183,15 @@ impl<C: Clock> RespServer<C> {
         out: &mut Vec<u8>,
     ) -> FeedOutcome {
         let started_at = self.throttle.store().now();
-        let max_pending = if self.has_fleet() { MAX_PENDING } else { 1 };
-        let (mut this, mut next) = (ArgumentSpans::new(), ArgumentSpans::new());
-        let (mut spans, mut spans_ahead) = (&mut this, &mut next);
-        // The next command, if it is parsed already.
-        let mut ahead = None;
         let (mut consumed, mut completed) = (0_usize, 0);
-        let next = loop {
-            if out.len() >= MAX_UNSENT_REPLY_LEN {
-                break NextAction::FeedAgain;
-            }
-            if pipeline.len() >= max_pending {
-                break NextAction::Drain;
-            }
-            let rest = input.get_mut(consumed..).unwrap_or_default();
-            // Parsing rewrites a quoted inline command in place, so it is parsed only when it can be run.
-            if !pipeline.is_empty() && rest.first().is_some_and(|byte| *byte != b'*') {
-                break NextAction::Drain;
-            }
-            let parsed = match ahead.take() {
-                Some(parsed) => parsed,
-                None => parse(rest, spans),
-            };
-            match parsed {
-                ParseOutcome::Incomplete => break NextAction::Read,
-                ParseOutcome::Empty(len) => consumed = consumed.saturating_add(len),
-                ParseOutcome::Command(len) => {
-                    ahead = self.look_ahead(rest.get(len..).unwrap_or_default(), spans_ahead);
-                    let command = RespCommand::new(rest, spans);
-                    let after = commands::run(self, session, &command, pipeline, out);
-                    if after == CommandFlow::Drain {
-                        break NextAction::Drain;
-                    }
-                    consumed = consumed.saturating_add(len);
-                    completed += 1;
-                    std::mem::swap(&mut spans, &mut spans_ahead);
-                    if after == CommandFlow::Close {
-                        break NextAction::Close;
-                    }
-                }
-                ParseOutcome::Invalid(_) if !pipeline.is_empty() => break NextAction::Drain,
-                ParseOutcome::Invalid(broken) => {
-                    let mut reply = ReplyWriter::new(out, session.is_resp3);
-                    reply.error(format_args!("ERR Protocol error: {broken}"));
-                    break NextAction::Close;
-                }
-            }
-        };
+        let next = with_parsed_commands(|parsed| {
+            self.run_commands(
+                (session, pipeline),
+                (input, parsed),
+                (&mut consumed, &mut completed),
+                out,
+            )
+        });
         self.commands.fetch_add(completed, Ordering::Relaxed);
         if !pipeline.is_empty() {
             pipeline.set_started(started_at);
@@ -240,15 +203,52 @@ impl<C: Clock> RespServer<C> {
         FeedOutcome { consumed, next }
     }
 
-    /// Parses the next command and begins to load the state of its key, so that the state arrives while the command before it
-    /// is decided. With a million keys each decision waits for memory otherwise.
+    /// Runs commands until [`feed`](Self::feed) has to return. Adds the bytes and the number of completed commands.
     #[inline]
-    fn look_ahead(&self, input: &[u8], spans: &mut ArgumentSpans) -> Option<ParseOutcome> {
-        let parsed = parse_ahead(input, spans)?;
-        if let ParseOutcome::Command(_) = parsed {
-            commands::prefetch(self, &RespCommand::new(input, spans));
+    fn run_commands<'s>(
+        &'s self,
+        (session, pipeline): (&mut RespSession, &mut Pipeline<'s>),
+        (input, parsed): (&mut [u8], &mut ParsedCommands),
+        (consumed, completed): (&mut usize, &mut u64),
+        out: &mut Vec<u8>,
+    ) -> NextAction {
+        let max_pending = if self.has_fleet() { MAX_PENDING } else { 1 };
+        loop {
+            if out.len() >= MAX_UNSENT_REPLY_LEN {
+                return NextAction::FeedAgain;
+            }
+            if pipeline.len() >= max_pending {
+                return NextAction::Drain;
+            }
+            let rest = input.get_mut(*consumed..).unwrap_or_default();
+            // Parsing rewrites a quoted inline command in place, so it is parsed only when it can be run.
+            if !pipeline.is_empty() && rest.first().is_some_and(|byte| *byte != b'*') {
+                return NextAction::Drain;
+            }
+            let (outcome, spans) = parsed.take(rest, |command| commands::prefetch(self, command));
+            match outcome {
+                ParseOutcome::Incomplete => return NextAction::Read,
+                ParseOutcome::Empty(len) => *consumed = consumed.saturating_add(len),
+                ParseOutcome::Command(len) => {
+                    let command = RespCommand::new(rest, spans);
+                    let after = commands::run(self, session, &command, pipeline, out);
+                    if after == CommandFlow::Drain {
+                        return NextAction::Drain;
+                    }
+                    *consumed = consumed.saturating_add(len);
+                    *completed = completed.saturating_add(1);
+                    if after == CommandFlow::Close {
+                        return NextAction::Close;
+                    }
+                }
+                ParseOutcome::Invalid(_) if !pipeline.is_empty() => return NextAction::Drain,
+                ParseOutcome::Invalid(broken) => {
+                    let mut reply = ReplyWriter::new(out, session.is_resp3);
+                    reply.error(format_args!("ERR Protocol error: {broken}"));
+                    return NextAction::Close;
+                }
+            }
         }
-        Some(parsed)
     }
 
     /// Awaits the decisions that [`feed`](Self::feed) has started and appends their replies in the order of their commands.

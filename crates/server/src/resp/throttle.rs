@@ -135,14 +135,13 @@ impl<C: Clock> Throttle<C> {
         &self.store
     }
 
-    /// Begins to load the state of a key, unless a fleet decides.
+    /// Begins to load the state of a key. Returns false if a fleet decides.
     #[inline]
-    pub(crate) fn prefetch(&self, family: ThrottleFamily, key: &[u8]) {
-        if self.fleet.is_none()
-            && let Ok(key) = StoreKey::new(key)
-        {
+    pub(crate) fn prefetch(&self, family: ThrottleFamily, key: &[u8]) -> bool {
+        if let (None, Ok(key)) = (&self.fleet, StoreKey::new(key)) {
             self.store.prefetch_bucket(&key, family.id());
         }
+        self.fleet.is_none()
     }
 
     /// Decides one call with the local store.
