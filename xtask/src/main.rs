@@ -18,6 +18,7 @@ mod process;
 mod protos;
 mod quotes;
 mod required_programs;
+mod soak;
 mod steps;
 mod table;
 mod test;
@@ -80,6 +81,11 @@ const COMMANDS: &[Command] = &[
         usage: "chaos --minutes N [--seed S] [--only NAME]",
         about: "every scenario of faults again and again, in random order with random seeds, and a report of what came of it",
         run: chaos::run,
+    },
+    Command {
+        usage: "soak --minutes N",
+        about: "clients of all kinds on the gateway; its memory must not grow, and its open files must be as before",
+        run: soak::run,
     },
     Command {
         usage: "dist [--smoke] [--binary PATH] [--target TRIPLE]",
@@ -172,6 +178,7 @@ mod tests {
             "book --open",
             "bench instructions --chekc",
             "bench instructions --check --save",
+            "soak",
             "chaos",
             "chaos --minutes soon",
             "chaos --minutes 1 --everything",
