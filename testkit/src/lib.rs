@@ -12,6 +12,7 @@ pub mod envoy;
 pub mod faults;
 pub mod fuzzing;
 pub mod history;
+pub mod memory_slope;
 pub mod model_checker;
 pub mod nginx;
 pub mod oracle;

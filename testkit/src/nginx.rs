@@ -45,6 +45,12 @@ impl Nginx {
             .unwrap_or_else(|error| failed(&error));
     }
 
+    /// Everything that it has written.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
     fn try_start(configuration: &str, address: SocketAddr) -> Result<Self, String> {
         let folder = TempFolder::new("nginx")?;
         let text = in_folder(folder.path(), address, configuration);

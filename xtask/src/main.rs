@@ -18,6 +18,7 @@ mod process;
 mod protos;
 mod quotes;
 mod required_programs;
+mod soak;
 mod steps;
 mod table;
 mod test;
@@ -85,6 +86,11 @@ const COMMANDS: &[Command] = &[
         usage: "mixed-versions --minutes N",
         about: "a rolling upgrade: builds the version before this one, and runs servers of both on one Redis for so long",
         run: peer_tests::previous_version::run,
+    },
+    Command {
+        usage: "soak --minutes N",
+        about: "clients of all kinds on the gateway; its memory must not grow, and its open files must be as before",
+        run: soak::run,
     },
     Command {
         usage: "dist [--smoke] [--binary PATH] [--target TRIPLE]",
@@ -177,6 +183,7 @@ mod tests {
             "book --open",
             "bench instructions --chekc",
             "bench instructions --check --save",
+            "soak",
             "chaos",
             "chaos --minutes soon",
             "chaos --minutes 1 --everything",

@@ -41,6 +41,11 @@ pub(crate) const REQUIRED_PROGRAMS: &[RequiredProgram] = &[
         why: "loads a service behind the tower layer over HTTP/2",
     },
     RequiredProgram {
+        program: "wrk",
+        debian_package: "wrk",
+        why: "loads the gateway, whose limits must be exact",
+    },
+    RequiredProgram {
         program: "nginx",
         debian_package: "nginx",
         why: "the endpoint for its auth_request is tested behind a real one",

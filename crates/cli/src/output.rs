@@ -112,6 +112,11 @@ pub(crate) fn log_output() -> impl Write + Send {
     io::stderr()
 }
 
+/// Where a server logs requests.
+pub(crate) fn access_log_output() -> impl Write + Send {
+    io::stdout()
+}
+
 /// Like [`print_error`] for a server that ends: it waits for a reader of stderr only so long.
 pub(crate) fn print_last_error(text: String) {
     let (done, written) = mpsc::sync_channel(1);

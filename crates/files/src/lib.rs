@@ -11,6 +11,6 @@ mod replace;
 mod tests;
 mod worker;
 
-pub use regular::{open_regular, read_regular};
+pub use regular::{append_regular, open_regular, read_regular};
 pub use replace::{remove_leftovers, replace_file};
 pub use worker::{FILE_DEADLINE, FileWorkError, FileWorker};

@@ -14,8 +14,23 @@ use std::path::Path;
 pub fn open_regular(path: &Path) -> io::Result<File> {
     // Before the open, because the open of a device can have an effect.
     check_kind(&std::fs::metadata(path)?)?;
-    let file = read_options().open(path)?;
+    let file = nonblocking(OpenOptions::new().read(true)).open(path)?;
     // After the open, because the path may be another file by now.
+    check_kind(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Opens a regular file to append to it, and creates it if there is none. Symbolic links are followed.
+///
+/// # Errors
+/// The file cannot be opened, or it is not a regular file.
+pub fn append_regular(path: &Path) -> io::Result<File> {
+    match std::fs::metadata(path) {
+        Ok(found) => check_kind(&found)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let file = nonblocking(OpenOptions::new().append(true).create(true)).open(path)?;
     check_kind(&file.metadata()?)?;
     Ok(file)
 }
@@ -47,9 +62,8 @@ pub fn read_regular(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true);
+/// Options whose open does not wait.
+fn nonblocking(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     {
         use rustix::fs::OFlags;

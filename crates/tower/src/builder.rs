@@ -47,6 +47,7 @@ pub struct TollgateLayerBuilder {
     keys: usize,
     settings: RequestSettings,
     dialects: Dialects,
+    reports_decisions: bool,
 }
 
 #[derive(Debug)]
@@ -75,6 +76,7 @@ impl TollgateLayerBuilder {
             keys: DEFAULT_KEYS,
             settings: RequestSettings::default(),
             dialects: Dialects::default(),
+            reports_decisions: false,
         }
     }
 
@@ -159,6 +161,33 @@ impl TollgateLayerBuilder {
         self
     }
 
+    /// Puts a [`DecisionInfo`](crate::DecisionInfo) into the extensions of each response, for logs of the application. It costs
+    /// two allocations for each request.
+    ///
+    /// ```
+    /// use tollgate_tower::{DecisionInfo, LimitSpec, TollgateLayer};
+    /// # use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// let builder = TollgateLayer::builder().limit(LimitSpec::rate("all", "1/h"));
+    /// let layer = builder.report_decisions().build()?;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # let inner = service_fn(async |_| Ok::<_, std::convert::Infallible>(http::Response::new(String::new())));
+    /// # let request = || http::Request::new(());
+    /// let service = layer.layer(inner);
+    /// for outcome in ["admitted", "denied"] {
+    ///     let response = service.clone().oneshot(request()).await?;
+    ///     let info = response.extensions().get::<DecisionInfo>().unwrap();
+    ///     assert_eq!((info.outcome(), info.limit()), (outcome, Some("all")));
+    /// }
+    /// # Ok::<(), std::convert::Infallible>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn report_decisions(mut self) -> Self {
+        self.reports_decisions = true;
+        self
+    }
+
     /// Builds the layer.
     ///
     /// # Errors
@@ -223,6 +252,7 @@ impl TollgateLayerBuilder {
         Ok(TollgateLayer::new(LayerState {
             service,
             settings: self.settings,
+            reports_decisions: self.reports_decisions,
             _watcher: watcher,
             has_warned: AtomicBool::new(false),
         }))

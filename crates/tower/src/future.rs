@@ -13,6 +13,7 @@ use pin_project_lite::pin_project;
 use tollgate_service::{Clock, OpenRequest, SystemClock};
 
 use crate::body::ResponseBody;
+use crate::decision_info::DecisionInfo;
 use crate::layer_state::LayerAdmission;
 use crate::permit::{RequestPermit, is_connect, is_upgrade};
 use crate::response_fields::ResponseFields;
@@ -109,6 +110,7 @@ impl<F, B, E, C: Clock> fmt::Debug for ResponseFuture<F, B, E, C> {
 pub(crate) struct RunningRequest<C: Clock> {
     request: Option<OpenRequest<C>>,
     fields: ResponseFields,
+    info: Option<Box<DecisionInfo>>,
     /// The handle that the handler may keep, if the request has permits.
     permit: Option<RequestPermit>,
     is_connect: bool,
@@ -120,6 +122,7 @@ impl<C: Clock + 'static> RunningRequest<C> {
         let LayerAdmission {
             request: mut open,
             fields,
+            info,
             ..
         } = admission;
         let mut permit = None;
@@ -134,6 +137,7 @@ impl<C: Clock + 'static> RunningRequest<C> {
         Self {
             request: open,
             fields,
+            info,
             permit,
             is_connect: is_connect(request.method()),
         }
@@ -163,6 +167,9 @@ impl<C: Clock + 'static> RunningRequest<C> {
             open = permit.hand_over(request);
         }
         self.fields.merge_into(response.headers_mut());
+        if let Some(info) = self.info {
+            response.extensions_mut().insert(*info);
+        }
         Ok(response.map(|body| ResponseBody::inner(body, open)))
     }
 }

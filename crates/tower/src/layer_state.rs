@@ -15,6 +15,7 @@ use tollgate_service::{
     Refusal, Transport, Verdict, WaitPermit, WaitQueueFull, with_header_fields,
 };
 
+use crate::decision_info::DecisionInfo;
 use crate::refusal::{refuse, refuse_wait};
 use crate::request::{LayerAttributes, RequestHead, RequestSettings};
 use crate::response_fields::ResponseFields;
@@ -23,6 +24,8 @@ use crate::response_fields::ResponseFields;
 pub(crate) struct LayerState<C> {
     pub(crate) service: Arc<RateLimitService<C>>,
     pub(crate) settings: RequestSettings,
+    /// Whether responses get a [`DecisionInfo`].
+    pub(crate) reports_decisions: bool,
     /// Reloads the policy file while the layer lives. Never locked; it makes the watcher `Sync`.
     pub(crate) _watcher: Option<Mutex<FileWatcher>>,
     /// Whether a request without an address was logged.
@@ -44,8 +47,19 @@ pub(crate) struct LayerAdmission<C: Clock> {
     /// What has to be settled, if anything.
     pub(crate) request: Option<OpenRequest<C>>,
     pub(crate) fields: ResponseFields,
+    /// What the response says of the decision.
+    pub(crate) info: Option<Box<DecisionInfo>>,
     /// How long the request waits first, and its place in the wait queue.
     pub(crate) wait: Option<(Duration, WaitPermit)>,
+}
+
+impl<C: Clock> Decision<C> {
+    fn refused(mut response: Response<Bytes>, info: Option<Box<DecisionInfo>>) -> Self {
+        if let Some(info) = info {
+            response.extensions_mut().insert(*info);
+        }
+        Self::Refused(response)
+    }
 }
 
 impl<C: Clock + 'static> LayerState<C> {
@@ -95,8 +109,10 @@ impl<C: Clock + 'static> LayerState<C> {
     }
 
     fn conclude(&self, mut verdict: Verdict, is_grpc: bool) -> Decision<C> {
+        let info = self.report(|| DecisionInfo::from_verdict(&verdict));
         if let Some(refusal) = Refusal::from_verdict(&verdict) {
-            return Decision::Refused(refuse(&self.service, &verdict, refusal, is_grpc));
+            let response = refuse(&self.service, &verdict, refusal, is_grpc);
+            return Decision::refused(response, info);
         }
         let wait = match verdict.outcome() {
             Outcome::Wait(wait) => {
@@ -108,6 +124,7 @@ impl<C: Clock + 'static> LayerState<C> {
         Decision::Admitted(LayerAdmission {
             request: self.service.open_request(&mut verdict),
             fields: self.fields(&verdict),
+            info,
             wait,
         })
     }
@@ -116,13 +133,21 @@ impl<C: Clock + 'static> LayerState<C> {
     fn decide_queue_full(&self, peeked: &Verdict, is_grpc: bool) -> Decision<C> {
         self.service.record_saturation();
         match self.service.decide_without_wait(peeked) {
-            WaitQueueFull::Refused(refusal) => Decision::Refused(refuse_wait(refusal, is_grpc)),
+            WaitQueueFull::Refused(refusal) => {
+                let info = self.report(|| DecisionInfo::without_wait(peeked, false));
+                Decision::refused(refuse_wait(refusal, is_grpc), info)
+            }
             WaitQueueFull::LetThrough => Decision::Admitted(LayerAdmission {
                 request: None,
                 fields: self.fields(peeked),
+                info: self.report(|| DecisionInfo::without_wait(peeked, true)),
                 wait: None,
             }),
         }
+    }
+
+    fn report(&self, info: impl FnOnce() -> DecisionInfo) -> Option<Box<DecisionInfo>> {
+        self.reports_decisions.then(|| Box::new(info()))
     }
 
     fn fields(&self, verdict: &Verdict) -> ResponseFields {

@@ -8,6 +8,7 @@
 
 mod body;
 mod builder;
+mod decision_info;
 mod future;
 mod grpc;
 mod layer;
@@ -23,6 +24,7 @@ mod tests;
 
 pub use body::ResponseBody;
 pub use builder::{InvalidLayer, TollgateLayerBuilder};
+pub use decision_info::DecisionInfo;
 pub use future::ResponseFuture;
 pub use layer::TollgateLayer;
 pub use limit_spec::LimitSpec;

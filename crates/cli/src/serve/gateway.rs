@@ -14,14 +14,18 @@ use tollgate_server::listen::{
 };
 use tollgate_store::SystemClock;
 
-use super::settings::Options;
+use super::access_log::OpenAccessLog;
+use super::settings::{AccessLogTarget, Options};
+
+/// A gateway, and the log of its requests.
+type OpenGateway = (Option<Arc<Gateway<SystemClock>>>, Option<OpenAccessLog>);
 
 /// The gateway, if there is an upstream.
 pub(super) fn open(
     options: &Options,
     app: &HttpApi<SystemClock>,
     buffers: &Arc<BufferBudget>,
-) -> Result<Option<Arc<Gateway<SystemClock>>>, Box<dyn Error>> {
+) -> Result<OpenGateway, Box<dyn Error>> {
     let reloader = app.service().reloader();
     let policy = reloader.map(|reloader| reloader.engine().current_policy().1);
     let of_policy = policy.as_ref().and_then(|policy| policy.gateway.clone());
@@ -38,13 +42,28 @@ pub(super) fn open(
         }
         (Some(address), None) => GatewaySpec::single(address.clone()),
         (None, Some(spec)) => spec,
-        (None, None) => return Ok(None),
+        (None, None) if options.gateway.access_log != AccessLogTarget::Off => {
+            return Err(
+                "--access-log: there is no gateway; set --upstream, or `gateway` in the policy"
+                    .into(),
+            );
+        }
+        (None, None) => return Ok((None, None)),
     };
     let trusted = options.trusted_proxies.clone().unwrap_or_default();
     let service = Arc::clone(app.service());
-    let gateway = Gateway::new(service, &spec, trusted, Arc::clone(buffers));
+    let buffers = Arc::clone(buffers);
+    let access_log = OpenAccessLog::start(&options.gateway)?;
+    let gateway = match &access_log {
+        Some(open) => {
+            let dropped = Arc::clone(open.dropped_lines());
+            app.metrics().expose_dropped_access_log_lines(dropped);
+            Gateway::with_access_log(service, &spec, trusted, buffers, open.log())
+        }
+        None => Gateway::new(service, &spec, trusted, buffers),
+    };
     let gateway = gateway.map_err(|error| format!("cannot start the gateway: {error}"))?;
-    Ok(Some(Arc::new(gateway)))
+    Ok((Some(Arc::new(gateway)), access_log))
 }
 
 /// Starts to serve, if the listener is on.

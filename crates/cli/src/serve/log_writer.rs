@@ -1,4 +1,4 @@
-//! Writes log lines on a thread of its own, so that an unread stderr never holds up a decision.
+//! Writes log lines on a thread of its own, so that an unread stderr or a slow disk never holds up a decision.
 //!
 //! A line is copied into a bounded buffer. If there is no room it is dropped and counted, and a line says how many were
 //! dropped once there is room again. Must not know: what is logged, how lines are formatted.
@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use tollgate_server::gateway::AccessLogOutput;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The most bytes that wait to be written. As many again are being written.
@@ -31,6 +32,8 @@ struct LogBuffer {
     /// Signalled when lines arrive and when they are written.
     changed: Condvar,
     dropped: Arc<AtomicU64>,
+    /// What the log says when lines were dropped.
+    dropped_message: &'static str,
 }
 
 #[derive(Debug, Default)]
@@ -43,15 +46,22 @@ struct BufferState {
 }
 
 impl LogWriter {
-    /// Starts the thread that writes to `output`.
+    /// Starts the thread `name`, which writes to `output`.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(super) fn start(output: impl Write + Send + 'static) -> io::Result<(Self, FlushGuard)> {
-        let buffer = Arc::new(LogBuffer::default());
+    pub(super) fn start(
+        name: &str,
+        dropped_message: &'static str,
+        output: impl Write + Send + 'static,
+    ) -> io::Result<(Self, FlushGuard)> {
+        let buffer = Arc::new(LogBuffer {
+            dropped_message,
+            ..LogBuffer::default()
+        });
         let shared = Arc::clone(&buffer);
         thread::Builder::new()
-            .name("log".to_owned())
+            .name(name.to_owned())
             .spawn(move || shared.write_until_closed(output))?;
         Ok((Self(Arc::clone(&buffer)), FlushGuard(buffer)))
     }
@@ -84,7 +94,14 @@ impl LogBuffer {
         let mut lines = Vec::new();
         while self.take_lines(&mut lines) {
             // A reader that is gone is no reason to stop taking lines: another may open the same pipe.
-            let _written = output.write_all(&lines).and_then(|()| output.flush());
+            if output
+                .write_all(&lines)
+                .and_then(|()| output.flush())
+                .is_err()
+            {
+                let lost = lines.iter().filter(|byte| **byte == b'\n').count();
+                self.dropped.fetch_add(lost as u64, Ordering::Relaxed);
+            }
             lines.clear();
             let mut state = self.lock();
             state.is_writing = false;
@@ -92,10 +109,7 @@ impl LogBuffer {
             drop(state);
             self.changed.notify_all();
             if dropped > 0 {
-                tracing::warn!(
-                    lines = dropped,
-                    "log lines dropped because stderr was not read"
-                );
+                tracing::warn!(lines = dropped, "{}", self.dropped_message);
             }
         }
     }
@@ -108,6 +122,12 @@ impl LogBuffer {
         std::mem::swap(&mut state.pending, lines);
         state.is_writing = !lines.is_empty();
         state.is_writing
+    }
+}
+
+impl AccessLogOutput for LogWriter {
+    fn write_line(&self, line: &[u8]) {
+        self.0.push(line);
     }
 }
 
@@ -177,7 +197,7 @@ mod tests {
     #[test]
     fn lines_that_do_not_fit_are_dropped_and_counted_while_nobody_reads() {
         let (output, writes, allow) = slow_output();
-        let (log, guard) = LogWriter::start(output).unwrap();
+        let (log, guard) = LogWriter::start("test", "lines dropped", output).unwrap();
         (&log).write_all(b"first\n").unwrap();
         assert_eq!(writes.recv().unwrap(), b"first\n");
         // From here on the output is stuck. 256 KiB of lines fit; what comes then does not.
@@ -199,7 +219,7 @@ mod tests {
     #[test]
     fn the_end_waits_for_lines_that_are_written_and_not_for_ever() {
         let (output, writes, allow) = slow_output();
-        let (log, guard) = LogWriter::start(output).unwrap();
+        let (log, guard) = LogWriter::start("test", "lines dropped", output).unwrap();
         (&log).write_all(b"last\n").unwrap();
         allow.send(()).unwrap();
         drop(guard);
@@ -210,7 +230,7 @@ mod tests {
         );
 
         let (output, writes, _allow) = slow_output();
-        let (log, guard) = LogWriter::start(output).unwrap();
+        let (log, guard) = LogWriter::start("test", "lines dropped", output).unwrap();
         (&log).write_all(b"stuck\n").unwrap();
         assert_eq!(writes.recv().unwrap(), b"stuck\n");
         // Returns although the write never ends.

@@ -18,6 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use super::log_writer::{FlushGuard, LogWriter};
 use crate::output::log_output;
 
+const LINES_DROPPED: &str = "log lines dropped because stderr was not read";
 /// The prefix of the names of our crates.
 const OURS: &str = "tollgate";
 
@@ -81,7 +82,7 @@ pub(super) fn start(settings: &LogSettings) -> io::Result<(Arc<AtomicU64>, Flush
     let filter = Targets::new()
         .with_target(OURS, level)
         .with_default(level.min(LevelFilter::WARN));
-    let (writer, guard) = LogWriter::start(log_output())?;
+    let (writer, guard) = LogWriter::start("log", LINES_DROPPED, log_output())?;
     let dropped = Arc::clone(writer.dropped_lines());
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(writer)

@@ -2,6 +2,7 @@
 //!
 //! Must not know: HTTP, gRPC, the protocol of Redis, what policies say.
 
+mod access_log;
 mod bound_listeners;
 mod drain;
 mod errors;
@@ -40,6 +41,7 @@ use tollgate_service::state::{InitialState, ProcessState, StateFile};
 use tollgate_service::{InvalidService, RateLimitService, Secret, demo_policy};
 use tollgate_store::{MemoryStore, SystemClock};
 
+use access_log::{OpenAccessLog, ReopenSignal};
 use bound_listeners::BoundListeners;
 use drain::drain;
 use errors::InvalidPolicy;
@@ -99,7 +101,8 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(fleet) = &fleet {
         admin = admin.with_fleet(Arc::clone(&fleet.membership));
     }
-    let gateway = gateway::open(options, &app, &buffers)?;
+    // The log is dropped after the listeners have ended, so that the last requests are logged.
+    let (gateway, access_log) = gateway::open(options, &app, &buffers)?;
     let grpc = GrpcServer::new(Arc::clone(app.envoy()))
         .with_buffers(buffers)
         .with_drain_signal(drain_signal.clone());
@@ -116,6 +119,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         resp,
         admin: Arc::new(admin),
         gateway,
+        reopen_access_log: access_log.as_ref().map(OpenAccessLog::reopen_signal),
         fleet,
     };
     let saver = state_file.map(|file| {
@@ -160,6 +164,8 @@ struct Transports {
     admin: Arc<AdminApi<SystemClock>>,
     /// The gateway, if there is an upstream.
     gateway: Option<Arc<Gateway<SystemClock>>>,
+    /// Opens the access log again, if it is a file.
+    reopen_access_log: Option<ReopenSignal>,
     /// The fleet, if `--redis` is set.
     fleet: Option<fleet::FleetHandle>,
 }
@@ -176,13 +182,13 @@ async fn run(
     // Before the startup message: a reader of the message may send a signal at once.
     let mut stop = StopSignals::listen()?;
     let manager = ServiceManager::from_environment();
-    let reload = reload_signal(app.envoy().reloader(), tls.tls().cloned(), manager.clone())?;
+    let (policy, tls_files) = (app.envoy().reloader(), tls.tls().cloned());
+    let access_log = transports.reopen_access_log;
+    let reload = reload_signal(policy, tls_files, access_log, manager.clone())?;
     let has_gateway = transports.gateway.is_some();
     let bound = BoundListeners::bind_all(options, tls, has_gateway, admin_runtime).await?;
     let addresses = bound.addresses()?;
-    let mut bounds = ListenerLimits::default();
-    bounds.max_connections = options.capacity.max_connections;
-    bounds.drain_timeout = options.drain.drain_timeout;
+    let bounds = listener_limits(options);
     // Before the first request: blocks and overrides set on other nodes must hold here too.
     let fleet_tasks = match &transports.fleet {
         Some(fleet) => Some(fleet.join(&app).await),
@@ -243,6 +249,17 @@ async fn run(
     let counters = [app.counters(), grpc.counters(), resp.counters()];
     log_shutdown_totals(&app, &resp, counters, cut);
     Ok(())
+}
+
+/// The bounds of each listener but the admin listener.
+fn listener_limits(options: &Options) -> ListenerLimits {
+    let mut bounds = ListenerLimits::default();
+    bounds.max_connections = options.capacity.max_connections;
+    if let Some(most) = options.capacity.max_connections_per_address {
+        bounds.max_connections_per_address = most;
+    }
+    bounds.drain_timeout = options.drain.drain_timeout;
+    bounds
 }
 
 /// The HTTP API and the store of the throttle commands, with the state of the process before, and the state file.

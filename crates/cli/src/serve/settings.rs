@@ -13,7 +13,7 @@ mod tls;
 pub(crate) use capacity::{CapacityOptions, DrainOptions};
 pub(crate) use envoy::EnvoyFileOptions;
 pub(crate) use fleet::{FleetOptions, PASSWORD_VARIABLE};
-pub(crate) use gateway::GatewayOptions;
+pub(crate) use gateway::{AccessLogTarget, GatewayOptions};
 pub(crate) use secrets::{
     FLEET_SECRET, RESP_PASSWORD, SecretFiles, read_at_startup, read_secret, read_variable,
 };

@@ -9,6 +9,7 @@ use tollgate_server::listen::{ServerTls, TlsReload};
 use tollgate_service::reload::ReloadHandle;
 use tollgate_store::{Clock as _, SystemClock};
 
+use super::access_log::ReopenSignal;
 use super::service_manager::{READY, RELOADING, ServiceManager};
 
 /// The stop signals: SIGINT (Ctrl-C) and SIGTERM.
@@ -60,11 +61,13 @@ impl StopSignals {
     }
 }
 
-/// On every SIGHUP, reloads the policy, changed or not, and checks the TLS files. Never completes.
+/// On every SIGHUP, reloads the policy, changed or not, checks the TLS files, and opens the access log again. Never
+/// completes.
 #[cfg(unix)]
 pub(super) fn reload_signal(
     reloader: Option<Arc<dyn ReloadHandle>>,
     tls: Option<Arc<ServerTls>>,
+    access_log: Option<ReopenSignal>,
     manager: ServiceManager,
 ) -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -72,7 +75,9 @@ pub(super) fn reload_signal(
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
         while hangup.recv().await.is_some() {
-            if reloader.is_none() && tls.is_none() {
+            if let Some(access_log) = &access_log {
+                access_log.send();
+            } else if reloader.is_none() && tls.is_none() {
                 tracing::info!("nothing to reload; --config and --tls-cert are not set");
             }
             manager.notify(RELOADING);
@@ -99,6 +104,7 @@ pub(super) fn reload_signal(
 pub(super) fn reload_signal(
     _reloader: Option<Arc<dyn ReloadHandle>>,
     _tls: Option<Arc<ServerTls>>,
+    _access_log: Option<ReopenSignal>,
     _manager: ServiceManager,
 ) -> io::Result<impl Future<Output = ()>> {
     Ok(std::future::pending())

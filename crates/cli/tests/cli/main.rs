@@ -25,6 +25,7 @@ mod running;
 mod scenarios;
 mod serve;
 mod shipped_policies;
+mod soak;
 mod tls;
 mod unfinished_bodies;
 mod unread_output;

@@ -15,6 +15,8 @@ pub struct GatewaySpec {
     pub routes: Vec<RouteSpec>,
     /// The upstreams that routes name.
     pub upstreams: Vec<UpstreamSpec>,
+    /// The most bytes of a request's body, for routes that do not say it themselves.
+    pub max_body_size: Option<u64>,
 }
 
 impl GatewaySpec {
@@ -29,6 +31,7 @@ impl GatewaySpec {
         Self {
             routes: vec![RouteSpec::new(name)],
             upstreams: vec![upstream],
+            max_body_size: None,
         }
     }
 }
@@ -45,6 +48,8 @@ pub struct RouteSpec {
     pub upstream: Located<Box<str>>,
     /// Whether the prefix is removed before the request is forwarded.
     pub strip_prefix: bool,
+    /// The most bytes of a request's body.
+    pub max_body_size: Option<u64>,
     /// Changes of the header fields of requests.
     pub request_headers: HeaderEdits,
     /// Changes of the header fields of responses.
@@ -60,6 +65,7 @@ impl RouteSpec {
             path: "/".into(),
             upstream,
             strip_prefix: false,
+            max_body_size: None,
             request_headers: HeaderEdits::default(),
             response_headers: HeaderEdits::default(),
         }

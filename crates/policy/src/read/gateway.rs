@@ -3,6 +3,7 @@
 //! Must not know: the fields of an upstream, how requests are forwarded.
 
 use serde_json::{Value as Json, json};
+use tollgate_core::QuotaUnit;
 
 use super::TreeReader;
 use super::field_reader::FieldReader;
@@ -36,7 +37,7 @@ const OWN_FIELDS: [&str; 11] = [
 ];
 
 /// The fields of `gateway`.
-pub(crate) const GATEWAY: [Field<GatewaySpec>; 2] = [
+pub(crate) const GATEWAY: [Field<GatewaySpec>; 3] = [
     Field::new(
         "upstreams",
         FieldDefault::Required("{ app: http://127.0.0.1:3000 }"),
@@ -55,6 +56,13 @@ pub(crate) const GATEWAY: [Field<GatewaySpec>; 2] = [
         || non_empty_list_of(&definition_ref("gateway_route")),
         |reader, node, _, gateway| read_routes(reader, node, gateway),
     ),
+    Field::new(
+        "max_body_size",
+        FieldDefault::None,
+        "The most bytes of a request's body, such as `10MiB`. A larger request gets 413. For routes without one of their own.",
+        || definition_ref("number"),
+        |reader, node, name, gateway| gateway.max_body_size = read_bytes(reader, node, name),
+    ),
 ];
 
 /// A route while it is read.
@@ -64,12 +72,13 @@ pub(crate) struct RouteDraft {
     path: Option<Box<str>>,
     upstream: Option<Located<Box<str>>>,
     strip_prefix: bool,
+    max_body_size: Option<u64>,
     request_headers: HeaderEdits,
     response_headers: HeaderEdits,
 }
 
 /// The fields of a route.
-pub(crate) const ROUTE: [Field<RouteDraft>; 6] = [
+pub(crate) const ROUTE: [Field<RouteDraft>; 7] = [
     Field::new(
         "host",
         FieldDefault::Description("every host"),
@@ -103,6 +112,13 @@ pub(crate) const ROUTE: [Field<RouteDraft>; 6] = [
         |reader, node, name, route| {
             set_if_some(&mut route.strip_prefix, reader.boolean(node, name));
         },
+    ),
+    Field::new(
+        "max_body_size",
+        FieldDefault::Description("that of `gateway`"),
+        "The most bytes of a request's body, such as `1GiB`. A larger request gets 413.",
+        || definition_ref("number"),
+        |reader, node, name, route| route.max_body_size = read_bytes(reader, node, name),
     ),
     Field::new(
         "request_headers",
@@ -202,11 +218,16 @@ fn read_routes(reader: &mut TreeReader, node: &SourceNode, gateway: &mut Gateway
                 path: draft.path.unwrap_or_else(|| "/".into()),
                 upstream,
                 strip_prefix: draft.strip_prefix,
+                max_body_size: draft.max_body_size,
                 request_headers: draft.request_headers,
                 response_headers: draft.response_headers,
             });
         }
     }
+}
+
+fn read_bytes(reader: &mut TreeReader, node: &SourceNode, name: &str) -> Option<u64> {
+    reader.units(node, name, QuotaUnit::Bytes)
 }
 
 fn read_edits(reader: &mut TreeReader, node: &SourceNode, name: &str) -> HeaderEdits {

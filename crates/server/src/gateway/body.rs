@@ -3,6 +3,7 @@
 //! Must not know: connections, limits.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -11,7 +12,9 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use tollgate_http::ProblemDetails;
 
+use super::counted_body::{CountedBody, is_long};
 use super::upstream::{UpstreamBody, UpstreamBodyError};
+use crate::listen::BufferBudget;
 
 /// The body of a response to a client.
 #[derive(Debug)]
@@ -19,11 +22,21 @@ pub(super) enum GatewayBody {
     /// Our own, until it is sent.
     Own(Bytes),
     Upstream(UpstreamBody),
+    /// One that is long or of unknown length.
+    Counted(Box<CountedBody>),
 }
 
 impl GatewayBody {
     pub(super) const fn empty() -> Self {
         Self::Own(Bytes::new())
+    }
+
+    /// The body of an upstream, which is counted in the budget if it is long.
+    pub(super) fn upstream(body: UpstreamBody, budget: &Arc<BufferBudget>) -> Self {
+        match is_long(&body) {
+            true => Self::Counted(Box::new(CountedBody::new(body, budget))),
+            false => Self::Upstream(body),
+        }
     }
 }
 
@@ -56,6 +69,7 @@ impl Body for GatewayBody {
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
             Self::Upstream(body) => Pin::new(body).poll_frame(context),
+            Self::Counted(body) => body.poll_frame(context),
         }
     }
 
@@ -63,6 +77,7 @@ impl Body for GatewayBody {
         match self {
             Self::Own(bytes) => bytes.is_empty(),
             Self::Upstream(body) => body.is_end_stream(),
+            Self::Counted(body) => body.body().is_end_stream(),
         }
     }
 
@@ -72,6 +87,7 @@ impl Body for GatewayBody {
                 SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
             }
             Self::Upstream(body) => body.size_hint(),
+            Self::Counted(body) => body.size_hint(),
         }
     }
 }

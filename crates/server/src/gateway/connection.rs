@@ -13,19 +13,22 @@ use std::task::Poll;
 use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tollgate_store::Clock;
-use tollgate_tower::{PeerAddress, ResponseBody, TollgateService};
+use tollgate_tower::{DecisionInfo, PeerAddress, ResponseBody, TollgateService};
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use super::GatewayShared;
+use super::access_log::{ExchangeRecord, LoggedBody, RequestRecord};
 use super::body::{GatewayBody, problem};
 use super::forwarder::{Forwarder, RequestContext};
+use super::framing_guard::FramingGuard;
 use super::header_rules::{ClientConnection, remove_hop_by_hop};
 use super::limits::{
     GatewayLimits, HTTP2_CONNECTION_WINDOW, HTTP2_KEEPALIVE_INTERVAL, HTTP2_KEEPALIVE_TIMEOUT,
@@ -47,6 +50,7 @@ use crate::listen::{
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 type LimitedBody<C> = Either<GatewayBody, ResponseBody<GatewayBody, C>>;
+type ClientResponse<C> = Response<LoggedBody<LimitedBody<C>>>;
 
 /// Serves one connection until it ends.
 pub(super) async fn serve<C: Clock + 'static>(
@@ -94,8 +98,10 @@ async fn serve_http1<C: Clock + 'static>(
     stopping: ShutdownSignal,
 ) {
     let limits = client.limits;
+    let (shared, peer) = (Arc::clone(&client.shared), Arc::clone(&client.peer));
     let tunnel = ConnectionTunnel::default();
     let place = TunnelPlace::Connection(tunnel.clone());
+    let stream = FramingGuard::new(stream, tunnel.clone());
     // Boxed, because hyper keeps the space of the last request's future while the connection is idle.
     let service =
         service_fn(move |request| Box::pin(client.clone().handle(request, place.clone())));
@@ -118,10 +124,27 @@ async fn serve_http1<C: Clock + 'static>(
     if let Err(error) = ended {
         // The client caused this: it disconnected, was too slow, or does not speak HTTP. Or the upstream ended a body early.
         tracing::debug!(%error, "connection ended early");
+        log_unreadable(&shared, &peer, &error);
     }
     if let Some(tunnel) = tunnel.take() {
         tunnel.await;
     }
+}
+
+/// Logs a request that hyper has refused. It never reached the service.
+fn log_unreadable<C>(shared: &GatewayShared<C>, peer: &Peer, error: &hyper::Error) {
+    let status = match (error.is_parse_too_large(), error.is_parse()) {
+        (true, _) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        (false, true) => StatusCode::BAD_REQUEST,
+        (false, false) => return,
+    };
+    if let Some(log) = &shared.access_log {
+        RequestRecord::write_unreadable(log, peer.ip(), has_tls(peer), status);
+    }
+}
+
+const fn has_tls(peer: &Peer) -> bool {
+    matches!(peer.local, LocalEndpoint::Tls(_))
 }
 
 async fn serve_http2<C: Clock + 'static>(
@@ -201,28 +224,47 @@ impl<C: Clock + 'static> ClientRequests<C> {
         }
     }
 
-    /// Normalizes, limits and forwards one request.
+    /// Normalizes, limits and forwards one request, and logs it if requests are logged.
     async fn handle(
-        mut self,
+        self,
         request: Request<Incoming>,
         place: TunnelPlace,
-    ) -> Result<Response<LimitedBody<C>>, Infallible> {
+    ) -> Result<ClientResponse<C>, Infallible> {
         self.peer.progress.mark_established();
         let received = request.version();
         let (mut head, body) = request.into_parts();
         let id = self.shared.request_ids.take_or_make(&mut head.headers);
+        // Dropping it writes the line, also if the client leaves while this future waits.
+        let mut record = self.shared.access_log.as_ref().map(|log| {
+            let connection = self.connection(&head.headers);
+            let addresses = (connection.peer, connection.client);
+            RequestRecord::start(log, addresses, connection.has_tls, &head, &id)
+        });
+        let exchange = record.as_ref().map(|record| Arc::clone(record.exchange()));
+        let response = self.respond(head, body, place, exchange).await;
+        let mut response = finish(response, id, received);
+        if let Some(record) = &mut record {
+            let decision = response.extensions_mut().remove::<DecisionInfo>();
+            record.set_response(response.status(), response.headers(), decision);
+        }
+        Ok(response.map(|body| LoggedBody::new(body, record)))
+    }
+
+    async fn respond(
+        mut self,
+        mut head: Parts,
+        body: Incoming,
+        place: TunnelPlace,
+        exchange: Option<Arc<ExchangeRecord>>,
+    ) -> Response<LimitedBody<C>> {
+        let received = head.version;
         if let Err((status, detail)) = normalize(&mut head) {
-            return Ok(finish(
-                problem(status, detail).map(Either::Left),
-                id,
-                received,
-            ));
+            return problem(status, detail).map(Either::Left);
         }
         let is_websocket = take_websocket(&mut head);
         if !is_websocket && head.method == hyper::Method::CONNECT {
             let detail = "method: CONNECT is only for WebSockets";
-            let refused = problem(StatusCode::METHOD_NOT_ALLOWED, detail);
-            return Ok(finish(refused.map(Either::Left), id, received));
+            return problem(StatusCode::METHOD_NOT_ALLOWED, detail).map(Either::Left);
         }
         remove_hop_by_hop(&mut head.headers);
         let connection = self.connection(&head.headers);
@@ -232,12 +274,12 @@ impl<C: Clock + 'static> ClientRequests<C> {
             received,
             websocket: is_websocket.then_some(place),
             body_timeout: self.limits.body_timeout,
+            exchange,
         });
-        let response = match self.limited.call(Request::from_parts(head, body)).await {
-            Ok(response) => response,
+        match self.limited.call(Request::from_parts(head, body)).await {
+            Ok(response) => response.map(Either::Right),
             Err(never) => match never {},
-        };
-        Ok(finish(response.map(Either::Right), id, received))
+        }
     }
 
     fn connection(&self, headers: &hyper::HeaderMap) -> ClientConnection {
@@ -252,7 +294,7 @@ impl<C: Clock + 'static> ClientRequests<C> {
             peer,
             client: self.shared.clients.resolve(peer, lines).address,
             is_trusted: self.shared.trusted.contains(peer),
-            has_tls: matches!(self.peer.local, LocalEndpoint::Tls(_)),
+            has_tls: has_tls(&self.peer),
         }
     }
 }

@@ -19,6 +19,7 @@ use tollgate_tower::RequestPermit;
 use tower_service::Service;
 
 use super::GatewayShared;
+use super::access_log::ExchangeRecord;
 use super::body::{GatewayBody, problem};
 use super::header_rules::{
     ClientConnection, add_prefix, add_via, remove_hop_by_hop, rewrite_forwarded,
@@ -28,8 +29,9 @@ use super::path_spelling::lenient_path;
 use super::request_body::RequestBody;
 use super::request_target::host_name;
 use super::route_table::Route;
-use super::upstream::{HttpVersions, UpstreamBody};
+use super::upstream::{BODY_TOO_LONG, HttpVersions, UpstreamBody};
 use super::websocket::{TunnelPlace, add_upgrade_fields, is_accepted, tunnel};
+use crate::listen::BufferBudget;
 
 /// What the forwarder needs to know of the client's connection. It travels in the extensions of a request.
 #[derive(Clone, Debug)]
@@ -40,6 +42,8 @@ pub(super) struct RequestContext {
     /// Where a WebSocket runs, if the request asks for one.
     pub(super) websocket: Option<TunnelPlace>,
     pub(super) body_timeout: std::time::Duration,
+    /// Where the access log learns of the exchange, if there is one.
+    pub(super) exchange: Option<Arc<ExchangeRecord>>,
 }
 
 /// Forwards requests.
@@ -79,6 +83,9 @@ impl<C: Clock + 'static> Forwarder<C> {
         }
         let route = Arc::clone(route);
         drop(host);
+        if let Some(record) = &context.exchange {
+            record.set_route(route.label());
+        }
         let response = self.exchange(&route, head, body, &context).await;
         route.record_response(response.status());
         response
@@ -109,20 +116,35 @@ impl<C: Clock + 'static> Forwarder<C> {
             }
         };
         let body = match &context.websocket {
-            None => RequestBody::new(body, IdleTimer::new(context.body_timeout, deadline)),
+            None => {
+                let idle = IdleTimer::new(context.body_timeout, deadline);
+                RequestBody::new(body, idle, route.max_body_len)
+            }
             // What follows the head belongs to the tunnel.
-            Some(_) => RequestBody::Empty,
+            Some(_) => Ok(RequestBody::Empty),
+        };
+        let Ok(body) = body else {
+            return problem(StatusCode::PAYLOAD_TOO_LARGE, BODY_TOO_LONG);
         };
         let mut request = Request::new(body);
         *request.method_mut() = head.method;
         *request.uri_mut() = head.uri;
         *request.headers_mut() = head.headers;
         let now = || self.shared.service.now();
-        let response = match upstream.send(request, versions, deadline, now).await {
+        let record = context.exchange.as_deref();
+        let sent = upstream.send(request, versions, deadline, record, now);
+        let response = match sent.await {
             Ok(response) => response,
             Err(failure) => return problem(failure.status(), failure.detail()),
         };
-        respond(route, response, context, upgrade, permit)
+        respond(
+            route,
+            response,
+            context,
+            &self.shared.buffers,
+            upgrade,
+            permit,
+        )
     }
 }
 
@@ -147,6 +169,7 @@ fn respond(
     route: &Arc<Route>,
     response: Response<UpstreamBody>,
     context: &RequestContext,
+    buffers: &Arc<BufferBudget>,
     upgrade: Option<OnUpgrade>,
     permit: Option<RequestPermit>,
 ) -> Response<GatewayBody> {
@@ -158,7 +181,7 @@ fn respond(
     route.response_headers.apply(&mut head.headers);
     head.version = Version::HTTP_11;
     if head.status != StatusCode::SWITCHING_PROTOCOLS {
-        return Response::from_parts(head, GatewayBody::Upstream(body));
+        return Response::from_parts(head, GatewayBody::upstream(body, buffers));
     }
     let place = context.websocket.as_ref().filter(|_| is_websocket);
     let (Some(place), Some(upgrade), Some(connection)) = (place, upgrade, body.take_connection())

@@ -4,14 +4,19 @@
 //! upstream). `upstream/` has the pools. Routes are reloaded with the policy; a request keeps the routes it began with. Must
 //! not know: how requests are decided, sockets, command lines.
 
+mod access_log;
 mod body;
 mod connection;
+mod counted_body;
 mod forwarder;
+mod framing_guard;
+mod fuzz_request_head;
 mod header_rules;
 mod idle_timer;
 mod limits;
 mod path_spelling;
 mod request_body;
+mod request_framing;
 mod request_id;
 mod request_target;
 mod route_table;
@@ -19,6 +24,9 @@ mod stream_tasks;
 mod upstream;
 mod websocket;
 
+pub use access_log::{AccessLog, AccessLogFormat, AccessLogOutput, InvalidAccessLogFormat};
+#[doc(hidden)]
+pub use fuzz_request_head::fuzz_request_head;
 pub use limits::GatewayLimits;
 
 use std::fmt;
@@ -36,6 +44,7 @@ use tollgate_service::metrics::GatewayCounts;
 use tollgate_store::Clock;
 use tollgate_tower::{InvalidLayer, TollgateLayer};
 
+use self::access_log::TimedAccessLog;
 use self::request_id::RequestIds;
 use self::route_table::RouteTable;
 use self::stream_tasks::StreamTasks;
@@ -68,6 +77,7 @@ struct GatewayShared<C> {
     counters: Arc<ListenerCounters>,
     buffers: Arc<BufferBudget>,
     request_ids: RequestIds,
+    access_log: Option<Arc<TimedAccessLog>>,
 }
 
 /// Why a gateway cannot start.
@@ -90,11 +100,43 @@ impl<C: Clock + 'static> Gateway<C> {
         trusted: TrustedProxies,
         buffers: Arc<BufferBudget>,
     ) -> Result<Self, InvalidGateway> {
+        Self::build(service, spec, trusted, buffers, None)
+    }
+
+    /// The same, with a log of all requests.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_access_log(
+        service: Arc<RateLimitService<C>>,
+        spec: &GatewaySpec,
+        trusted: TrustedProxies,
+        buffers: Arc<BufferBudget>,
+        log: AccessLog,
+    ) -> Result<Self, InvalidGateway> {
+        Self::build(service, spec, trusted, buffers, Some(log))
+    }
+
+    fn build(
+        service: Arc<RateLimitService<C>>,
+        spec: &GatewaySpec,
+        trusted: TrustedProxies,
+        buffers: Arc<BufferBudget>,
+        log: Option<AccessLog>,
+    ) -> Result<Self, InvalidGateway> {
         let counters = Arc::<ListenerCounters>::default();
         let tasks = StreamTasks::new(Arc::clone(&counters));
         let table = RouteTable::new(spec, None, &tasks).map_err(InvalidGateway::Tls)?;
         // The gateway resolves the client's address itself, because the forwarding fields need it too.
-        let layer = TollgateLayer::builder().build_with_service(Arc::clone(&service));
+        let layer = match log {
+            Some(_) => TollgateLayer::builder().report_decisions(),
+            None => TollgateLayer::builder(),
+        };
+        let layer = layer.build_with_service(Arc::clone(&service));
+        let access_log = log.map(|log| {
+            let service = Arc::clone(&service);
+            Arc::new(TimedAccessLog::new(log, move || service.now()))
+        });
         let of_policy = service
             .reloader()
             .map(|reloader| reloader.engine().current_policy().1);
@@ -116,6 +158,7 @@ impl<C: Clock + 'static> Gateway<C> {
                 counters,
                 buffers,
                 request_ids: RequestIds::new(),
+                access_log,
             }),
         })
     }

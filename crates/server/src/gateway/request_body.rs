@@ -25,6 +25,8 @@ pub(super) enum RequestBody {
 pub(super) struct ClientBody {
     incoming: Incoming,
     idle: IdleTimer,
+    /// The bytes that may still arrive.
+    left: u64,
 }
 
 /// Why the body of a request is incomplete.
@@ -32,15 +34,28 @@ pub(super) struct ClientBody {
 pub(super) enum RequestBodyError {
     /// The client sent nothing for too long.
     Timeout,
+    /// The body is longer than the route permits.
+    TooLong,
     /// The client disconnected, or its body is malformed.
     Client(hyper::Error),
 }
 
 impl RequestBody {
-    pub(super) fn new(incoming: Incoming, idle: IdleTimer) -> Self {
+    /// A body of at most this many bytes. One that declares more is an error at once.
+    pub(super) fn new(
+        incoming: Incoming,
+        idle: IdleTimer,
+        max_len: Option<u64>,
+    ) -> Result<Self, RequestBodyError> {
+        let left = max_len.unwrap_or(u64::MAX);
         match incoming.is_end_stream() {
-            true => Self::Empty,
-            false => Self::Client(ClientBody { incoming, idle }),
+            true => Ok(Self::Empty),
+            false if incoming.size_hint().lower() > left => Err(RequestBodyError::TooLong),
+            false => Ok(Self::Client(ClientBody {
+                incoming,
+                idle,
+                left,
+            })),
         }
     }
 }
@@ -57,10 +72,21 @@ impl Body for RequestBody {
             return Poll::Ready(None);
         };
         match Pin::new(&mut body.incoming).poll_frame(context) {
-            Poll::Ready(frame) => {
+            Poll::Ready(Some(Ok(frame))) => {
                 body.idle.record_progress();
-                Poll::Ready(frame.map(|frame| frame.map_err(RequestBodyError::Client)))
+                let len = frame.data_ref().map_or(0, Bytes::len) as u64;
+                Poll::Ready(Some(match body.left.checked_sub(len) {
+                    Some(left) => {
+                        body.left = left;
+                        Ok(frame)
+                    }
+                    None => Err(RequestBodyError::TooLong),
+                }))
             }
+            Poll::Ready(Some(Err(error))) => {
+                Poll::Ready(Some(Err(RequestBodyError::Client(error))))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending if body.idle.has_expired(context) => {
                 Poll::Ready(Some(Err(RequestBodyError::Timeout)))
             }
@@ -87,6 +113,7 @@ impl fmt::Display for RequestBodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout => f.write_str("the client stopped sending its request"),
+            Self::TooLong => f.write_str("the client's request is too long"),
             Self::Client(error) => write!(f, "the client's request ended early: {error}"),
         }
     }

@@ -35,6 +35,8 @@ pub(super) struct Route {
     label: Box<str>,
     path: Box<str>,
     pub(super) strip_prefix: bool,
+    /// The most bytes of a request's body.
+    pub(super) max_body_len: Option<u64>,
     pub(super) upstream: Arc<Upstream>,
     pub(super) request_headers: CompiledEdits,
     pub(super) response_headers: CompiledEdits,
@@ -71,7 +73,7 @@ impl RouteTable {
             upstreams,
         };
         for route in &spec.routes {
-            table.add(route, before);
+            table.add(route, spec.max_body_size, before);
         }
         let lists = table.by_host.values_mut().chain([&mut table.any_host]);
         for routes in lists {
@@ -80,7 +82,7 @@ impl RouteTable {
         Ok(table)
     }
 
-    fn add(&mut self, spec: &RouteSpec, before: Option<&Self>) {
+    fn add(&mut self, spec: &RouteSpec, max_body_size: Option<u64>, before: Option<&Self>) {
         let mut upstreams = self.upstreams.iter();
         let named = upstreams.find(|known| known.spec().name == spec.upstream);
         // A policy without this upstream was refused.
@@ -96,6 +98,7 @@ impl RouteTable {
             label,
             path: spec.path.clone(),
             strip_prefix: spec.strip_prefix,
+            max_body_len: spec.max_body_size.or(max_body_size),
             upstream: Arc::clone(upstream),
             request_headers: CompiledEdits::new(&spec.request_headers),
             response_headers: CompiledEdits::new(&spec.response_headers),
@@ -161,6 +164,10 @@ impl Route {
         if let Some(count) = self.responses.get(class) {
             increment(count);
         }
+    }
+
+    pub(super) fn label(&self) -> &str {
+        &self.label
     }
 
     fn is_for(&self, path: &str) -> bool {

@@ -5,8 +5,8 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -42,11 +42,31 @@ type Tunnel = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The tunnel of an HTTP/1.1 connection, if it has become one.
 #[derive(Clone, Default)]
-pub(super) struct ConnectionTunnel(Arc<Mutex<Option<Tunnel>>>);
+pub(super) struct ConnectionTunnel(Arc<TunnelSlot>);
+
+#[derive(Default)]
+struct TunnelSlot {
+    tunnel: Mutex<Option<Tunnel>>,
+    has_started: AtomicBool,
+}
 
 impl ConnectionTunnel {
+    fn start(&self, tunnel: Tunnel) {
+        *self.lock() = Some(tunnel);
+        self.0.has_started.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn take(&self) -> Option<Tunnel> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.lock().take()
+    }
+
+    /// Whether the connection has become a tunnel: nothing on it is HTTP any more.
+    pub(super) fn has_started(&self) -> bool {
+        self.0.has_started.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Tunnel>> {
+        self.0.tunnel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,10 +79,7 @@ impl std::fmt::Debug for ConnectionTunnel {
 impl TunnelPlace {
     pub(super) fn start(&self, tunnel: impl Future<Output = ()> + Send + 'static) {
         match self {
-            Self::Connection(ConnectionTunnel(place)) => {
-                let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-                *place = Some(Box::pin(tunnel));
-            }
+            Self::Connection(place) => place.start(Box::pin(tunnel)),
             Self::Stream(tasks) => tasks.execute(tunnel),
         }
     }

@@ -238,6 +238,8 @@ families! {
         "Signatures of tokens that were computed";
     LOG_LINES_DROPPED Counter "tollgate_log_lines_dropped" []
         "Log lines that were dropped because nobody read stderr fast enough";
+    ACCESS_LOG_LINES_DROPPED Counter "tollgate_access_log_lines_dropped" []
+        "Lines of the gateway's access log that were dropped because they were not written fast enough";
     STATE_SAVES Counter "tollgate_state_saves" ["outcome"]
         "Saves of the state file (--state): saved, failed";
     STATE_SAVED_AT Gauge "tollgate_state_saved_timestamp_seconds" []

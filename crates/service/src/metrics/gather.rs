@@ -86,6 +86,10 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
     write_tokens(&mut page, service.claims().counters());
     page.family(&families::LOG_LINES_DROPPED)
         .add(&[], metrics.dropped_log_lines());
+    if let Some(dropped) = metrics.dropped_access_log_lines() {
+        page.family(&families::ACCESS_LOG_LINES_DROPPED)
+            .add(&[], dropped);
+    }
     if let Some(state) = metrics.state_file() {
         page.family(&families::STATE_SAVES)
             .add(&["saved"], state.saves())

@@ -99,6 +99,7 @@ pub struct Metrics {
     adjustments: [AtomicU64; 2],
     /// Counted where the log is written, if it drops lines.
     dropped_log_lines: OnceLock<Arc<AtomicU64>>,
+    dropped_access_log_lines: OnceLock<Arc<AtomicU64>>,
     state_file: OnceLock<Arc<StateFileStatus>>,
     /// Requests that the admin listener rejected, by reason.
     rejected: [AtomicU64; 4],
@@ -220,6 +221,7 @@ impl Metrics {
             untrusted_gateways: AtomicU64::new(0),
             adjustments: Default::default(),
             dropped_log_lines: OnceLock::new(),
+            dropped_access_log_lines: OnceLock::new(),
             state_file: OnceLock::new(),
             rejected: Default::default(),
         }
@@ -229,6 +231,16 @@ impl Metrics {
     pub fn expose_dropped_log_lines(&self, counter: Arc<AtomicU64>) {
         // One process has one log; a second counter would be a bug of the program that starts it.
         let _is_first = self.dropped_log_lines.set(counter).is_ok();
+    }
+
+    /// Exposes a counter of access log lines that were dropped. The first one stays.
+    pub fn expose_dropped_access_log_lines(&self, counter: Arc<AtomicU64>) {
+        let _is_first = self.dropped_access_log_lines.set(counter).is_ok();
+    }
+
+    fn dropped_access_log_lines(&self) -> Option<u64> {
+        let counter = self.dropped_access_log_lines.get()?;
+        Some(counter.load(Ordering::Relaxed))
     }
 
     /// Exposes the counters of the state file. The first one stays.

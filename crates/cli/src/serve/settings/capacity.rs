@@ -28,6 +28,14 @@ pub(crate) struct CapacityOptions {
         env = "TOLLGATE_MAX_CONNECTIONS"
     )]
     pub(crate) max_connections: usize,
+    /// The same for the connections of one IPv4 address or IPv6 /64. Connections of a proxy in front count for the proxy. Default: no limit
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_at_least_one,
+        env = "TOLLGATE_MAX_CONNECTIONS_PER_ADDRESS"
+    )]
+    pub(crate) max_connections_per_address: Option<usize>,
     /// Bytes buffered for all connections of all listeners together: requests that are not complete and replies that are not read. A number
     /// with `KiB`, `MiB` or `GiB`. The first 4 KiB of each connection are not counted (16 KiB with gRPC). A request that does not fit is
     /// refused

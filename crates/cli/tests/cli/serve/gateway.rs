@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use tollgate_testkit::nginx::Nginx;
+use tollgate_testkit::process::TempFolder;
 
 use super::{PolicyFile, ServerProcess};
 use crate::harness::{output, repository, tollgate};
@@ -28,7 +29,7 @@ fn curl(arguments: &[&str], url: &str) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-fn gateway_address(server: &ServerProcess) -> &str {
+pub(super) fn gateway_address(server: &ServerProcess) -> &str {
     let mut lines = server.printed.lines();
     let address = lines.find_map(|line| line.strip_prefix("gateway on http://"));
     address.expect("the address of the gateway")
@@ -67,6 +68,68 @@ fn the_gateway_limits_and_forwards_to_a_real_server() {
     );
     let (status, _) = server.stop("TERM");
     assert!(status.success());
+}
+
+/// A rotated file: what comes after SIGHUP is in the new one, and no line is lost.
+#[test]
+fn the_access_log_is_a_file_that_can_be_rotated() {
+    let nginx = Nginx::running(NGINX);
+    let folder = TempFolder::new("access-log").unwrap();
+    let (log, rotated) = (folder.path().join("a.log"), folder.path().join("a.log.1"));
+    let mut command = tollgate(&["serve", "--listen=off", "--listen-gateway=127.0.0.1:0"]);
+    command.arg("--listen-resp=127.0.0.1:0");
+    command.arg(format!("--upstream=http://{}", nginx.address()));
+    command.arg("--access-log").arg(&log);
+    command.arg("--access-log-format=json");
+    let server = ServerProcess::start(command);
+    let url = format!("http://{}/", gateway_address(&server));
+    let mut sent = 1;
+    curl(&["-H", "X-Request-Id: 1", "--http2-prior-knowledge"], &url);
+    std::fs::rename(&log, &rotated).unwrap();
+    server.signal("HUP");
+    // The next line after the signal goes to the new file.
+    while !log.exists() {
+        assert!(sent < 1_000, "the file is not opened again");
+        sent += 1;
+        curl(&["-H", &format!("X-Request-Id: {sent}")], &url);
+    }
+    let (status, _) = server.stop("TERM");
+    assert!(status.success());
+    let lines = [rotated, log].map(|path| std::fs::read_to_string(path).unwrap());
+    let ids: Vec<u64> = lines
+        .concat()
+        .lines()
+        .map(|line| {
+            let parsed: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(parsed["status"], 200, "{line}");
+            parsed["request_id"].as_str().unwrap().parse().unwrap()
+        })
+        .collect();
+    assert_eq!(ids, (1..=sent).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_access_log_that_cannot_be_written_is_an_error_at_startup() {
+    let upstream = "--upstream=http://127.0.0.1:3000";
+    let wrong = "--access-log-format=$remote_addr $statsu";
+    let (code, _, stderr) = output(&["serve", upstream, "--access-log=stdout", wrong]);
+    assert_eq!(code, Some(2));
+    assert!(
+        stderr.contains("unknown variable `$statsu` at position 14; did you mean `$status`?"),
+        "{stderr}"
+    );
+    for (path, problem) in [
+        ("/no/such/folder/a.log", "No such file or directory"),
+        ("/dev/null", "it is a device, not a regular file"),
+        ("/", "it is a directory, not a regular file"),
+    ] {
+        let (code, _, stderr) = output(&["serve", upstream, &format!("--access-log={path}")]);
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(
+            stderr.contains(&format!("--access-log: cannot open {path}: {problem}")),
+            "{stderr}"
+        );
+    }
 }
 
 #[test]

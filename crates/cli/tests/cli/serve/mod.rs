@@ -1,6 +1,7 @@
 //! `tollgate serve`: startup, responses, reload and invalid settings. The helpers that start a server are in this file.
 
 mod gateway;
+mod gateway_clients;
 mod invalid_settings;
 mod reload;
 mod responses;

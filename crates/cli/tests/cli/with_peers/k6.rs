@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::process::{Command, Output};
 
 use tollgate_testkit::peer_programs;
+use tollgate_testkit::process::free_address;
 
 use super::client::RawRequest;
 use super::server::Server;
+use super::upstream::Upstream;
 use crate::harness::repository;
 
 const POLICY: &str = "
@@ -62,4 +64,19 @@ fn the_same_holds_over_grpc_with_reflection() {
     let output = k6("k6_grpc.js", server.grpc, 300);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(admitted(&server, "per-user"), 300);
+}
+
+/// The service behind the gateway sees exactly what was admitted.
+#[test]
+fn the_same_holds_through_the_gateway() {
+    let (upstream, gateway) = (Upstream::start(), free_address().unwrap());
+    let settings = [
+        format!("--upstream=http://{}", upstream.address),
+        format!("--listen-gateway={gateway}"),
+    ];
+    let settings = settings.each_ref().map(String::as_str);
+    let _server = Server::start_with(&settings, "limits: [{ name: all, rate: 300/d }]");
+    let output = k6("k6_gateway.js", gateway, 300);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(upstream.answered(), 300);
 }

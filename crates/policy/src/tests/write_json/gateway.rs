@@ -15,6 +15,7 @@ pub(super) fn gateway(gateway: &GatewaySpec) -> Json {
             "routes",
             Some(Json::List(gateway.routes.iter().map(route).collect())),
         ),
+        ("max_body_size", gateway.max_body_size.map(number)),
     ])
 }
 
@@ -27,6 +28,7 @@ fn route(route: &RouteSpec) -> Json {
             "strip_prefix",
             Some(Json::Bare(route.strip_prefix.to_string())),
         ),
+        ("max_body_size", route.max_body_size.map(number)),
         ("request_headers", Some(edits(&route.request_headers))),
         ("response_headers", Some(edits(&route.response_headers))),
     ])

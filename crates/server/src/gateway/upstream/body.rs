@@ -32,6 +32,8 @@ pub(in crate::gateway) enum UpstreamBodyError {
     Timeout,
     /// The connection ended, or the body is malformed.
     Upstream(hyper::Error),
+    /// The byte budget of the process had no room for too long.
+    BuffersFull,
 }
 
 impl UpstreamBody {
@@ -134,6 +136,7 @@ impl fmt::Display for UpstreamBodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout => f.write_str("the upstream stopped sending its response"),
+            Self::BuffersFull => f.write_str("no room to buffer the response"),
             Self::Upstream(error) => write!(f, "the upstream's response ended early: {error}"),
         }
     }

@@ -9,6 +9,10 @@ use hyper::{Request, StatusCode};
 
 use crate::gateway::request_body::{RequestBody, RequestBodyError};
 
+/// What a client is told whose body is too long.
+pub(in crate::gateway) const BODY_TOO_LONG: &str =
+    "body: it is longer than `max_body_size` of the route";
+
 /// An exchange without a response.
 #[derive(Debug)]
 pub(in crate::gateway) struct ExchangeError {
@@ -63,6 +67,7 @@ impl FailureKind {
     pub(in crate::gateway) fn status(&self) -> StatusCode {
         match (self, self.body_error()) {
             (_, Some(RequestBodyError::Timeout)) => StatusCode::REQUEST_TIMEOUT,
+            (_, Some(RequestBodyError::TooLong)) => StatusCode::PAYLOAD_TOO_LARGE,
             (_, Some(RequestBodyError::Client(_))) => StatusCode::BAD_REQUEST,
             (Self::TooManyConnections, _) => StatusCode::SERVICE_UNAVAILABLE,
             (Self::Timeout, _) => StatusCode::GATEWAY_TIMEOUT,
@@ -77,6 +82,7 @@ impl FailureKind {
     pub(in crate::gateway) fn detail(&self) -> &'static str {
         match (self, self.body_error()) {
             (_, Some(RequestBodyError::Timeout)) => "body: nothing arrived for too long",
+            (_, Some(RequestBodyError::TooLong)) => BODY_TOO_LONG,
             (_, Some(RequestBodyError::Client(_))) => "body: it ended before it was complete",
             (Self::Connect(_), _) => "the upstream cannot be reached",
             (Self::TooManyConnections, _) => "the upstream has too many requests in progress",

@@ -16,7 +16,7 @@ mod stream;
 pub(super) use body::{UpstreamBody, UpstreamBodyError};
 pub(super) use connector::HttpVersions;
 pub(super) use endpoint::Endpoint;
-pub(super) use failure::FailureKind;
+pub(super) use failure::{BODY_TOO_LONG, FailureKind};
 pub(super) use http1::Http1Connection;
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -37,6 +37,7 @@ use self::connector::{Connector, client_config};
 use self::endpoint::{OpenConnection, PoolBounds};
 use self::failure::ExchangeError;
 use self::retry_budget::RetryBudget;
+use super::access_log::ExchangeRecord;
 use super::idle_timer::IdleTimer;
 use super::request_body::RequestBody;
 use super::stream_tasks::StreamTasks;
@@ -140,6 +141,7 @@ impl Upstream {
         mut request: Request<RequestBody>,
         versions: HttpVersions,
         deadline: Option<Instant>,
+        record: Option<&ExchangeRecord>,
         now: impl Fn() -> Timestamp,
     ) -> Result<Response<UpstreamBody>, FailureKind> {
         increment(&self.counters.requests);
@@ -159,9 +161,15 @@ impl Upstream {
             let chosen = choose(&self.endpoints, is_available, tried, &self.random);
             let Some(endpoint) = chosen else { break };
             tried = Some(endpoint);
+            if let Some(record) = record {
+                record.start_attempt(endpoint.label(), now());
+            }
             let exchange = endpoint.exchange(request, versions, self.idle_timer(deadline));
             let mut error = match timeout_at(first_byte, exchange).await {
                 Ok(Ok(mut response)) => {
+                    if let Some(record) = record {
+                        record.set_response(response.status(), now());
+                    }
                     match response.status().as_u16() {
                         502..=504 => self.record_failure(endpoint, now()),
                         _ => endpoint.health.record_success(),

@@ -1,9 +1,14 @@
 //! The gateway between raw clients and recording upstreams.
 
+mod abuse;
+mod access_log;
+mod bounds;
 mod forwarding;
 mod hostile_requests;
 mod http2;
 mod limits;
+mod permits;
+mod real_clients;
 mod recorder;
 mod reload;
 mod tls;
@@ -18,7 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tollgate_server::TrustedProxies;
-use tollgate_server::gateway::{Gateway, GatewayLimits};
+use tollgate_server::gateway::{AccessLog, Gateway, GatewayLimits};
 use tollgate_server::listen::BufferBudget;
 use tollgate_service::{RateLimitService, Secret};
 use tollgate_store::SystemClock;
@@ -88,13 +93,28 @@ async fn start_with(
     limits: GatewayLimits,
     trusted: &str,
 ) -> TestGateway {
+    start_logged(text, upstream, limits, trusted, None).await
+}
+
+/// The same with an access log.
+async fn start_logged(
+    text: &str,
+    upstream: SocketAddr,
+    limits: GatewayLimits,
+    trusted: &str,
+    log: Option<AccessLog>,
+) -> TestGateway {
     let policy = policy(&text.replace("UPSTREAM", &upstream.to_string()));
     let spec = policy.gateway.clone().unwrap();
     let service = RateLimitService::new(&policy, 1_000, SystemClock::new(), Secret::random());
     let trusted: TrustedProxies = trusted.parse().unwrap();
     let buffers = Arc::<BufferBudget>::default();
-    let gateway = Gateway::new(Arc::new(service.unwrap()), &spec, trusted, buffers).unwrap();
-    let gateway = Arc::new(gateway);
+    let service = Arc::new(service.unwrap());
+    let gateway = match log {
+        Some(log) => Gateway::with_access_log(service, &spec, trusted, buffers, log),
+        None => Gateway::new(service, &spec, trusted, buffers),
+    };
+    let gateway = Arc::new(gateway.unwrap());
     let serving = Arc::clone(&gateway);
     let running = RunningServer::start(|listener, stop| serving.run(listener, limits, stop)).await;
     TestGateway {

@@ -191,8 +191,17 @@ pub(super) fn fields() -> Vec<HostileRequest> {
         format!("GET ~ HTTP/1.1\r\nHost: a\r\n{long}: x\r\n\r\n"),
         Refused,
     ));
-    // One line ends without CR, which RFC 9112 permits to read. It is written anew.
-    cases.push(case("GET ~ HTTP/1.1\nHost: a\n\n", Forwarded));
+    // Lines that end without CR.
+    for text in [
+        "GET ~ HTTP/1.1\nHost: a\n\n",
+        "GET ~ HTTP/1.1\nHost: a\r\n\r\n",
+        "GET ~ HTTP/1.1\r\nHost: a\n\r\n",
+        "GET ~ HTTP/1.1\r\nHost: a\r\n\n",
+        "GET ~ HTTP/1.1\r\nHost: a\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "\nGET ~ HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
+        cases.push(case(text, Refused));
+    }
     cases.push(case("\r\nGET ~ HTTP/1.1\r\nHost: a\r\n\r\n", Forwarded));
     cases.push(case("GET ~ HTTP/1.1\r\n\r\n", Refused));
     cases.push(case("GET ~ HTTP/1.0\r\n\r\n", Refused));
@@ -266,7 +275,7 @@ pub(super) fn framing() -> Vec<HostileRequest> {
         (format!("Content-Length: {hidden_len}"), Forwarded),
         (
             format!("Content-Length: {hidden_len}\r\nContent-Length: {hidden_len}"),
-            Forwarded,
+            Refused,
         ),
         (
             format!("Content-Length: 0\r\nContent-Length: {hidden_len}"),
@@ -313,14 +322,18 @@ pub(super) fn framing() -> Vec<HostileRequest> {
             cases.push(case(text, Refused));
         }
     }
-    // Both a length and a coding: the coding counts, the upstream gets no length, and the connection ends (RFC 9112, 6.3).
+    // Both a length and a coding, or the same coding twice: servers disagree about them.
     for both in [
         "Content-Length: 4\r\nTransfer-Encoding: chunked",
         "Transfer-Encoding: chunked\r\nContent-Length: 4",
         "Transfer-Encoding: chunked\r\nContent-Length: 0\r\nContent-Length: 9",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: chunked, chunked",
+        "transfer-encoding: chunked\r\nX: y\r\ncontent-length: 4",
     ] {
         let text = format!("POST ~ HTTP/1.1\r\nHost: a\r\n{both}\r\n\r\n0\r\n\r\n{HIDDEN}");
-        cases.push(case(text, Forwarded));
+        cases.push(case(text, Refused));
     }
     // HTTP/1.0 has no codings.
     let text = format!(
