@@ -12,6 +12,7 @@ use std::cell::Cell;
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
+    static HELD_BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The system's allocator, with a counter in front of it.
@@ -23,12 +24,14 @@ pub struct CountingAllocator;
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.set(CALLS.get() + 1);
+        HELD_BYTES.set(HELD_BYTES.get().wrapping_add(layout.size()));
         // SAFETY: as the caller promised.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         CALLS.set(CALLS.get() + 1);
+        HELD_BYTES.set(HELD_BYTES.get().wrapping_sub(layout.size()));
         // SAFETY: as the caller promised.
         unsafe { System.dealloc(block, layout) }
     }
@@ -40,4 +43,11 @@ pub fn calls(work: impl FnOnce()) -> u64 {
     let before = CALLS.get();
     work();
     CALLS.get() - before
+}
+
+/// How many more bytes are held after the work than before it, in blocks of this thread.
+pub fn held_bytes(work: impl FnOnce()) -> usize {
+    let before = HELD_BYTES.get();
+    work();
+    HELD_BYTES.get().wrapping_sub(before)
 }

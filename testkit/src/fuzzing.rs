@@ -8,6 +8,7 @@
 pub mod address;
 pub mod path;
 pub mod policy;
+pub mod response;
 pub mod snapshot;
 
 use tollgate_core::concurrency::LeaseId;

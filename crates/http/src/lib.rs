@@ -1,6 +1,6 @@
 //! HTTP rate limit semantics: `RateLimit` header fields, `Retry-After`, problem details, and client addresses.
 //!
-//! Turns outcomes of `tollgate-core` into text. A transport passes the status of every limit ([`RateLimitItem`],
+//! Turns outcomes of `tollgate-core` into text, and responses of any server into [`RateLimitInfo`] ([`ResponseReader`]). A transport passes the status of every limit ([`RateLimitItem`],
 //! [`RateLimitStatus`]) and gets header fields in a reusable buffer ([`HeaderFields`]). It passes the connection's peer and a
 //! forwarding header and gets the client's address ([`ClientAddressResolver`]). Must not know: stores, sockets, any HTTP
 //! library.
@@ -15,8 +15,10 @@ mod partition;
 mod policy_name;
 mod problem_details;
 mod quota_policy;
+mod rate_limit_info;
 mod rate_limit_item;
 mod rate_limit_status;
+mod read;
 mod text;
 mod write;
 
@@ -33,5 +35,7 @@ pub use partition::PartitionKey;
 pub use policy_name::InvalidPolicyName;
 pub use problem_details::{CONTENT_TYPE, ProblemDetails, ProblemType};
 pub use quota_policy::{InvalidDetail, QuotaPolicy, Scope};
+pub use rate_limit_info::{LimitInfo, LimitUnit, RateLimitInfo, RefusalReason};
 pub use rate_limit_item::RateLimitItem;
 pub use rate_limit_status::{Jitter, RateLimitStatus, retry_after};
+pub use read::ResponseReader;

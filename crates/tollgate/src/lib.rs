@@ -57,6 +57,10 @@ pub use snapshot::RestoreError;
 #[cfg(feature = "tower")]
 pub use tollgate_tower as tower;
 
+/// A client that reads the limits of any server, paces itself and retries within a budget: feature `client`.
+#[cfg(feature = "client")]
+pub use tollgate_client as client;
+
 #[expect(deprecated, reason = "the former names are exported for one release")]
 pub use deprecated::{
     AllAllowed, Allowed, Ask, Builder, Counting, Denied, ErrorKind, Gate, GateBuilder, Name,

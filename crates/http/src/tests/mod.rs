@@ -9,4 +9,5 @@ mod policy_properties;
 mod problems;
 mod properties;
 mod retry_after;
+mod round_trip;
 mod support;

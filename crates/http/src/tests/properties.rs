@@ -15,17 +15,17 @@ use crate::{
 const MOST: u64 = 999_999_999_999_999;
 
 #[derive(Clone, Debug)]
-struct LimitSample {
-    name: String,
-    quota: u64,
-    window: Nanos,
-    unit: Option<QuotaUnit>,
-    outcome: Outcome,
-    remaining: u64,
-    reset_after: Nanos,
-    more_after: Nanos,
-    cost: Option<u64>,
-    partition: Option<u64>,
+pub(super) struct LimitSample {
+    pub(super) name: String,
+    pub(super) quota: u64,
+    pub(super) window: Nanos,
+    pub(super) unit: Option<QuotaUnit>,
+    pub(super) outcome: Outcome,
+    pub(super) remaining: u64,
+    pub(super) reset_after: Nanos,
+    pub(super) more_after: Nanos,
+    pub(super) cost: Option<u64>,
+    pub(super) partition: Option<u64>,
 }
 
 fn number() -> impl Strategy<Value = u64> {
@@ -45,7 +45,7 @@ fn span() -> impl Strategy<Value = Nanos> {
     number().prop_map(Nanos::from_nanos)
 }
 
-fn outcome() -> impl Strategy<Value = Outcome> {
+pub(super) fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         Just(Outcome::Allow),
         span().prop_map(Outcome::Wait),
@@ -54,7 +54,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     ]
 }
 
-fn limit_sample() -> impl Strategy<Value = LimitSample> {
+pub(super) fn limit_sample() -> impl Strategy<Value = LimitSample> {
     let unit = prop_oneof![
         Just(None),
         Just(Some(QuotaUnit::Requests)),
@@ -80,7 +80,7 @@ fn limit_sample() -> impl Strategy<Value = LimitSample> {
     })
 }
 
-fn policies(given: &[LimitSample]) -> Vec<QuotaPolicy> {
+pub(super) fn policies(given: &[LimitSample]) -> Vec<QuotaPolicy> {
     let policy = |given: &LimitSample| match given.unit {
         Some(unit) => QuotaPolicy::new(&given.name, given.quota, given.window, unit).unwrap(),
         None => QuotaPolicy::concurrent(&given.name, given.quota).unwrap(),
@@ -88,7 +88,10 @@ fn policies(given: &[LimitSample]) -> Vec<QuotaPolicy> {
     given.iter().map(policy).collect()
 }
 
-fn items<'a>(given: &[LimitSample], policies: &'a [QuotaPolicy]) -> Vec<RateLimitItem<'a>> {
+pub(super) fn items<'a>(
+    given: &[LimitSample],
+    policies: &'a [QuotaPolicy],
+) -> Vec<RateLimitItem<'a>> {
     let item = |(given, policy): (&LimitSample, &'a QuotaPolicy)| {
         let status = status(given.remaining, given.reset_after);
         let mut item = RateLimitItem::new(policy, given.outcome, &status);
@@ -286,7 +289,7 @@ proptest! {
     }
 }
 
-fn sample() -> LimitSample {
+pub(super) fn sample() -> LimitSample {
     LimitSample {
         name: "p".to_owned(),
         quota: 10,

@@ -1,0 +1,97 @@
+//! What the pacer has to know about an HTTP request: its host, credentials, route, deadline, priority and cost.
+//!
+//! Must not know: pace, responses.
+
+use std::fmt::{self, Write as _};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
+
+use http::header::{AUTHORIZATION, HOST};
+use http::request::Parts;
+use tollgate_core::Timestamp;
+
+use crate::request::{PaceRequest, Priority, RequestCost};
+
+/// The fields that identify a caller, and so its quota.
+const CREDENTIALS: [&str; 2] = ["x-api-key", "api-key"];
+
+/// The route of a request, as an extension: requests of different routes are paced apart. Use a pattern such as
+/// `GET /users/{id}`, not a path with ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route(pub &'static str);
+
+/// The time by which a request has to be sent, as an extension. A request that would wait longer fails at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline(pub Timestamp);
+
+/// Names partitions: the host, and a keyed digest of the credentials, from which nobody can read them.
+#[derive(Clone, Default)]
+pub(super) struct PartitionHasher(RandomState);
+
+impl fmt::Debug for PartitionHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PartitionHasher")
+    }
+}
+
+/// The facts about a request that hold for all its attempts.
+pub(super) struct RequestFacts {
+    partition: String,
+    route: &'static str,
+    cost: RequestCost,
+    priority: Priority,
+    pub(super) deadline: Option<Timestamp>,
+    pub(super) is_idempotent: bool,
+}
+
+impl RequestFacts {
+    pub(super) fn new(parts: &Parts, hasher: &PartitionHasher) -> Self {
+        let extension = &parts.extensions;
+        Self {
+            partition: partition(parts, hasher),
+            route: extension.get::<Route>().map_or("", |route| route.0),
+            cost: extension.get().copied().unwrap_or_default(),
+            priority: extension.get().copied().unwrap_or_default(),
+            deadline: extension.get::<Deadline>().map(|deadline| deadline.0),
+            is_idempotent: crate::retry::is_idempotent(parts.method.as_str()),
+        }
+    }
+
+    pub(super) const fn as_pace_request(&self, attempt: u32) -> PaceRequest<'_> {
+        let mut request = PaceRequest::new(self.partition.as_str())
+            .with_route(self.route)
+            .with_cost(self.cost)
+            .with_priority(self.priority);
+        request.deadline = self.deadline;
+        request.is_retry = attempt > 1;
+        request
+    }
+}
+
+fn partition(parts: &Parts, hasher: &PartitionHasher) -> String {
+    let header = || parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = parts.uri.authority().map(|authority| {
+        // Never the user and password before the `@`.
+        let text = authority.as_str();
+        text.rsplit_once('@').map_or(text, |(_, host)| host)
+    });
+    let mut name = host
+        .or_else(header)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let named = CREDENTIALS
+        .iter()
+        .filter_map(|name| parts.headers.get(*name));
+    let mut credentials = parts
+        .headers
+        .get(AUTHORIZATION)
+        .into_iter()
+        .chain(named)
+        .peekable();
+    if credentials.peek().is_some() {
+        let mut digest = hasher.0.build_hasher();
+        credentials.for_each(|value| value.as_bytes().hash(&mut digest));
+        // Writing to a String cannot fail.
+        let _written = write!(name, "#{:016x}", digest.finish());
+    }
+    name
+}

@@ -1,0 +1,263 @@
+//! One partition of a server: its limits, its queue, and whether it is blocked.
+//!
+//! Must not know: other partitions, futures.
+
+use std::collections::VecDeque;
+
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_http::{LimitUnit, RateLimitInfo, RefusalReason};
+
+use super::hidden_quota::{HiddenQuota, HiddenQuotaSettings, Purpose};
+use super::partition_table::BucketId;
+use super::reported_limit::ReportedLimit;
+use super::{Grant, NEVER, PartitionStatus, WaiterId, from_count, nanos};
+use crate::random::Random;
+use crate::request::{Priority, RequestCost};
+use crate::retry::{Refusal, backoff};
+
+/// The most limits of one partition.
+const MAX_LIMITS: usize = 8;
+
+/// One partition of a server.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    name: Box<str>,
+    hidden: HiddenQuota,
+    limits: Vec<ReportedLimit>,
+    queues: [VecDeque<WaiterId>; Priority::COUNT],
+    /// Entries of the queues whose waiters are gone.
+    removed: usize,
+    pub(super) blocked_until: Timestamp,
+    pub(super) in_flight: u32,
+    /// Failures and refusals since the last success.
+    pub(super) failures: u32,
+    /// Whether the server was unavailable, so that one request has to succeed before others follow.
+    is_half_open: bool,
+    pub(super) last_used: Timestamp,
+}
+
+impl Bucket {
+    pub(super) fn new(name: &str, settings: HiddenQuotaSettings, now: Timestamp) -> Self {
+        Self {
+            name: name.into(),
+            hidden: HiddenQuota::new(settings, now),
+            limits: Vec::new(),
+            queues: Default::default(),
+            removed: 0,
+            blocked_until: Timestamp::EPOCH,
+            in_flight: 0,
+            failures: 0,
+            is_half_open: false,
+            last_used: now,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether nothing depends on it, so that it can be evicted.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.front().is_none()
+    }
+
+    /// When a request of this cost may be sent.
+    pub(super) fn ready_at(&self, cost: &RequestCost, now: Timestamp) -> Timestamp {
+        if self.is_half_open && self.in_flight > 0 {
+            return NEVER;
+        }
+        let limits = self
+            .limits
+            .iter()
+            .map(|limit| limit.ready_at(cost.of(limit.unit), now));
+        let limits = limits.max().unwrap_or(Timestamp::EPOCH);
+        limits.max(self.blocked_until).max(self.hidden.ready_at())
+    }
+
+    /// The wait of a request that is queued now, as far as is known.
+    pub(super) fn expected_wait(&self, cost: &RequestCost, now: Timestamp) -> Nanos {
+        let ready_at = self.ready_at(cost, now);
+        let first = if ready_at == NEVER { now } else { ready_at };
+        let ahead: usize = self.queues.iter().map(VecDeque::len).sum();
+        let ahead = from_count(u64::try_from(ahead).unwrap_or(u64::MAX));
+        first
+            .since(now)
+            .saturating_add(nanos(ahead / self.hidden.rate()))
+    }
+
+    /// Records that a request is sent.
+    pub(super) fn send(
+        &mut self,
+        id: BucketId,
+        cost: RequestCost,
+        now: Timestamp,
+        waited: bool,
+    ) -> Grant {
+        let purpose = self.hidden.on_send(now, waited || self.front().is_some());
+        for limit in &mut self.limits {
+            limit.on_send(cost.of(limit.unit), now);
+        }
+        self.in_flight = self.in_flight.saturating_add(1);
+        Grant {
+            bucket: id,
+            cost,
+            sent_at: now,
+            purpose,
+        }
+    }
+
+    /// Takes back a request that was not sent.
+    pub(super) fn release(&mut self, grant: &Grant, now: Timestamp) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.hidden.on_cancel(grant.purpose, now);
+        for limit in &mut self.limits {
+            limit.on_settle(-grant.cost.of(limit.unit));
+        }
+    }
+
+    /// Takes back a request without a result.
+    pub(super) fn abandon(&mut self, purpose: Purpose) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if purpose == Purpose::Probe {
+            self.hidden.on_cancel(purpose, Timestamp::EPOCH);
+        }
+    }
+
+    /// Replaces the cost of a request by what it used.
+    pub(super) fn settle(&mut self, charged: &RequestCost, actual: &RequestCost) {
+        for limit in &mut self.limits {
+            limit.on_settle(actual.of(limit.unit) - charged.of(limit.unit));
+        }
+    }
+
+    /// Records the limits that a response reports.
+    pub(super) fn report(&mut self, info: &RateLimitInfo, now: Timestamp) {
+        for report in &info.limits {
+            if let Some(limit) = self.limits.iter_mut().find(|limit| limit.is_same(report)) {
+                limit.update(report, now);
+            } else if let Some(limit) = ReportedLimit::new(report, now) {
+                self.limits.retain(|limit| limit.is_fresh(now));
+                if self.limits.len() < MAX_LIMITS {
+                    self.limits.push(limit);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_success(&mut self, purpose: Purpose, now: Timestamp) {
+        self.failures = 0;
+        self.is_half_open = false;
+        self.hidden.on_success(purpose, now);
+    }
+
+    /// Records a refusal. Returns how long nothing may be sent.
+    pub(super) fn on_refusal(
+        &mut self,
+        grant: &Grant,
+        refusal: &Refusal,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Nanos {
+        let spread = nanos(random.fraction() / self.hidden.rate());
+        let demanded = refusal.retry_after.map(|wait| wait.saturating_add(spread));
+        if refusal.reason == RefusalReason::Overloaded {
+            self.failures = self.failures.saturating_add(1);
+            self.is_half_open = true;
+            return backoff(self.failures, random).max(demanded.unwrap_or(Nanos::ZERO));
+        }
+        let mut reports = self
+            .limits
+            .iter_mut()
+            .filter(|limit| limit.unit == LimitUnit::Requests && limit.is_fresh(now))
+            .peekable();
+        if reports.peek().is_some() {
+            reports.for_each(ReportedLimit::on_refusal);
+            return demanded.unwrap_or(Nanos::ZERO);
+        }
+        // A probe is expected to be refused: it says nothing about the pace.
+        let is_new = self
+            .hidden
+            .on_refusal(grant.purpose, grant.sent_at, now, random);
+        if is_new {
+            self.failures = self.failures.saturating_add(1);
+        }
+        demanded.unwrap_or_else(|| {
+            if is_new {
+                backoff(self.failures, random)
+            } else {
+                Nanos::ZERO
+            }
+        })
+    }
+
+    /// Sends nothing before this time.
+    pub(super) fn block(&mut self, until: Timestamp) {
+        self.blocked_until = self.blocked_until.max(until);
+    }
+
+    /// Requires that one request succeeds before others follow.
+    pub(super) const fn half_open(&mut self) {
+        self.is_half_open = true;
+    }
+
+    pub(super) fn enqueue(&mut self, waiter: WaiterId, priority: Priority, is_retry: bool) {
+        let Some(queue) = self.queues.get_mut(priority.index()) else {
+            return;
+        };
+        // A retry has waited its turn before.
+        if is_retry {
+            queue.push_front(waiter);
+        } else {
+            queue.push_back(waiter);
+        }
+    }
+
+    /// Whether a request of this priority would overtake a waiter.
+    pub(super) fn has_waiter_before(&self, priority: Priority) -> bool {
+        let queues = self.queues.iter().take(priority.index() + 1);
+        queues.into_iter().any(|queue| !queue.is_empty())
+    }
+
+    /// The next waiter: the first of the highest priority.
+    pub(super) fn front(&self) -> Option<WaiterId> {
+        self.queues.iter().find_map(|queue| queue.front().copied())
+    }
+
+    pub(super) fn pop_front(&mut self) {
+        if let Some(queue) = self.queues.iter_mut().find(|queue| !queue.is_empty()) {
+            queue.pop_front();
+        }
+    }
+
+    /// Moves waiters that `is_hopeless` accepts to the front, where the next grant fails them.
+    pub(super) fn move_to_front(&mut self, mut is_hopeless: impl FnMut(WaiterId) -> bool) {
+        for queue in &mut self.queues {
+            let (mut first, rest): (VecDeque<_>, VecDeque<_>) =
+                queue.drain(..).partition(|waiter| is_hopeless(*waiter));
+            first.extend(rest);
+            *queue = first;
+        }
+    }
+
+    /// Forgets waiters that are gone, once they are half of the queue.
+    pub(super) fn on_waiter_removed(&mut self, exists: impl Fn(WaiterId) -> bool) {
+        self.removed += 1;
+        let queued: usize = self.queues.iter().map(VecDeque::len).sum();
+        if self.removed * 2 > queued {
+            self.removed = 0;
+            for queue in &mut self.queues {
+                queue.retain(|waiter| exists(*waiter));
+            }
+        }
+    }
+
+    pub(super) fn status(&self, now: Timestamp) -> PartitionStatus {
+        PartitionStatus {
+            name: self.name.to_string(),
+            rate: self.hidden.rate(),
+            blocked_until: (self.blocked_until > now).then_some(self.blocked_until),
+            waiting: self.queues.iter().map(VecDeque::len).sum(),
+            in_flight: self.in_flight,
+        }
+    }
+}

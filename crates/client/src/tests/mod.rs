@@ -1,0 +1,10 @@
+//! Tests of the pacer and the layer as their users see them.
+//!
+//! Must not know: how the pacer decides.
+
+mod cancellation;
+mod layer;
+mod pacing;
+mod partitions;
+mod retries;
+mod support;

@@ -1,0 +1,167 @@
+//! When requests are sent: never before the server allows it, by priority, and never after their deadline.
+
+use proptest::prelude::*;
+use tollgate_core::Nanos;
+
+use super::support::{NOW, blocked, due, granted, info, pacer, queued, request, seconds};
+use crate::{PaceError, Pacer, PacerSettings, Priority, RequestCost, WaiterState};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn nothing_is_sent_before_retry_after(wait in 1..60_u64, early in 1..1_000_u64) {
+        let mut pacer = blocked(&wait.to_string());
+        let waiter = queued(&mut pacer, &request(), NOW);
+        let before = NOW.after(Nanos::from_nanos(wait * 1_000_000_000 - early));
+        prop_assert!(due(&mut pacer, before).is_empty());
+        let wakeup = pacer.next_wakeup(before).unwrap();
+        prop_assert!(wakeup >= seconds(wait));
+        prop_assert_eq!(due(&mut pacer, wakeup), [waiter]);
+    }
+}
+
+#[test]
+fn control_a_pacer_that_reads_no_fields_sends_too_early() {
+    let mut pacer = pacer();
+    let grant = granted(&mut pacer, &request(), NOW);
+    pacer.on_response(grant, 200, &info(&[("retry-after", "30")]), NOW);
+    // A successful response with `Retry-After` blocks nothing, so the check above can fail.
+    assert!(pacer.acquire(&request(), seconds(1)).is_ok());
+    assert_eq!(pacer.waiting(), 0);
+}
+
+#[test]
+fn waits_that_servers_ask_for_are_capped() {
+    let mut pacer = blocked("31536000");
+    let year = pacer.acquire(&request(), NOW).unwrap_err();
+    assert!(matches!(year, PaceError::WaitTooLong { .. }), "{year}");
+    // After the longest block, a request may look again.
+    let _grant = granted(&mut pacer, &request(), seconds(601));
+}
+
+#[test]
+fn a_wait_beyond_the_deadline_fails_at_once_and_says_so() {
+    let mut pacer = blocked("30");
+    let error = pacer
+        .acquire(&request().with_deadline(seconds(20)), NOW)
+        .unwrap_err();
+    assert!(matches!(error, PaceError::DeadlineTooClose { wait } if wait >= Nanos::from_secs(30)));
+    assert!(
+        error
+            .to_string()
+            .ends_with("which would pass the request's deadline")
+    );
+    queued(&mut pacer, &request().with_deadline(seconds(50)), NOW);
+}
+
+#[test]
+fn requests_that_wait_fail_as_soon_as_a_block_passes_their_deadline() {
+    let mut pacer = Pacer::new(PacerSettings::default().with_initial_rate(1.0).unwrap(), 7);
+    let grant = granted(&mut pacer, &request(), NOW);
+    let hopeless = queued(&mut pacer, &request().with_deadline(seconds(10)), NOW);
+    let other = queued(&mut pacer, &request(), NOW);
+    pacer.on_response(grant, 429, &info(&[("retry-after", "30")]), NOW);
+    assert_eq!(due(&mut pacer, NOW), [hopeless]);
+    let state = pacer.poll(hopeless);
+    assert!(matches!(
+        state,
+        WaiterState::Failed(PaceError::DeadlineTooClose { .. })
+    ));
+    assert!(matches!(pacer.poll(other), WaiterState::Waiting));
+}
+
+#[test]
+fn priorities_go_first_and_equals_in_order() {
+    let mut pacer = blocked("5");
+    let mut wait = |priority| queued(&mut pacer, &request().with_priority(priority), NOW);
+    let low = wait(Priority::Low);
+    let first = wait(Priority::Normal);
+    let second = wait(Priority::Normal);
+    let high = wait(Priority::High);
+    let mut order = Vec::new();
+    for second in 5..60 {
+        order.extend(due(&mut pacer, seconds(second)));
+    }
+    assert_eq!(order, [high, first, second, low]);
+}
+
+#[test]
+fn the_queue_is_bounded() {
+    let settings = PacerSettings::default().with_initial_rate(1.0).unwrap();
+    let mut pacer = Pacer::new(settings.with_max_waiters(2).with_max_wait(Nanos::HOUR), 7);
+    let _grant = granted(&mut pacer, &request(), NOW);
+    queued(&mut pacer, &request(), NOW);
+    queued(&mut pacer, &request(), NOW);
+    assert_eq!(
+        pacer.acquire(&request(), NOW).unwrap_err(),
+        PaceError::QueueFull
+    );
+}
+
+#[test]
+fn tokens_are_reserved_by_estimate_and_settled_by_usage() {
+    let mut pacer = pacer();
+    let fields = [
+        ("x-ratelimit-limit-tokens", "1000"),
+        ("x-ratelimit-remaining-tokens", "1000"),
+        ("x-ratelimit-reset-tokens", "30s"),
+    ];
+    let grant = granted(&mut pacer, &request(), NOW);
+    pacer.on_response(grant, 200, &info(&fields), NOW);
+    let cost = |tokens| request().with_cost(RequestCost::NONE.with_output_tokens(tokens));
+    let mut grant = granted(&mut pacer, &cost(900), NOW);
+    // The estimate leaves 100 tokens, and there are more once the request used less.
+    let waiter = queued(&mut pacer, &cost(500), NOW);
+    assert!(due(&mut pacer, seconds(29)).is_empty());
+    pacer.settle(&mut grant, RequestCost::NONE.with_output_tokens(100));
+    assert_eq!(due(&mut pacer, seconds(29)), [waiter]);
+}
+
+#[test]
+fn a_report_of_nothing_left_stops_requests_until_the_reset() {
+    let mut pacer = pacer();
+    let grant = granted(&mut pacer, &request(), NOW);
+    pacer.on_response(
+        grant,
+        200,
+        &info(&[("ratelimit", r#""api";r=0;t=12"#)]),
+        NOW,
+    );
+    queued(&mut pacer, &request(), NOW);
+    assert!(due(&mut pacer, seconds(11)).is_empty());
+    assert_eq!(due(&mut pacer, seconds(12)).len(), 1);
+}
+
+#[test]
+fn cached_responses_change_nothing() {
+    let mut pacer = pacer();
+    let grant = granted(&mut pacer, &request(), NOW);
+    let cached = info(&[("ratelimit", r#""api";r=0;t=12"#), ("age", "5")]);
+    pacer.on_response(grant, 429, &cached, NOW);
+    let _grant = granted(&mut pacer, &request(), seconds(1));
+}
+
+#[test]
+fn one_request_has_to_succeed_after_an_outage() {
+    let mut pacer = pacer();
+    let grant = granted(&mut pacer, &request(), NOW);
+    pacer.on_failure(grant, NOW);
+    let first = queued(&mut pacer, &request(), NOW);
+    let second = queued(&mut pacer, &request(), NOW);
+    assert_eq!(
+        due(&mut pacer, seconds(1)),
+        [first],
+        "one request looks whether the server is back"
+    );
+    let WaiterState::Granted(grant) = pacer.poll(first) else {
+        panic!()
+    };
+    assert_eq!(
+        pacer.next_wakeup(seconds(2)),
+        None,
+        "the others wait for its response"
+    );
+    pacer.on_response(grant, 200, &info(&[]), seconds(2));
+    assert_eq!(due(&mut pacer, seconds(3)), [second]);
+}
