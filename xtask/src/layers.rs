@@ -52,6 +52,11 @@ const TABLE: &[Row] = &[
         "files that are read and replaced while a server runs, whatever they contain",
     ),
     row(
+        "crates/overload",
+        Only(&["crates/core"]),
+        "overload control as state machines; nobody's requests, clocks or locks",
+    ),
+    row(
         "crates/store",
         Only(&["crates/core", "crates/files"]),
         "keeps the states of core and never sees a rule or a header",
@@ -92,6 +97,7 @@ const TABLE: &[Row] = &[
             "crates/engine",
             "crates/fleet",
             "crates/http",
+            "crates/overload",
             "crates/policy",
             "crates/store",
             "crates/files",
@@ -132,6 +138,7 @@ const TABLE: &[Row] = &[
             "crates/http",
             "crates/tower",
             "crates/redis",
+            "crates/overload",
             "crates/policy",
             "crates/store",
             "crates/files",

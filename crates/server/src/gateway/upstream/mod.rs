@@ -10,7 +10,6 @@ mod failure;
 mod health;
 mod http1;
 mod message;
-mod retry_budget;
 mod stream;
 
 pub(super) use body::{UpstreamBody, UpstreamBodyError};
@@ -29,6 +28,7 @@ use hyper::header::{HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout, timeout_at};
 use tollgate_core::{Nanos, Timestamp};
+use tollgate_overload::RetryBudget;
 use tollgate_policy::model::{HealthCheckSpec, UpstreamProtocol, UpstreamSpec};
 use tollgate_service::metrics::UpstreamCounts;
 
@@ -36,7 +36,6 @@ use self::balancer::{SharedRandom, choose};
 use self::connector::{Connector, client_config};
 use self::endpoint::{OpenConnection, PoolBounds};
 use self::failure::ExchangeError;
-use self::retry_budget::RetryBudget;
 use super::access_log::ExchangeRecord;
 use super::idle_timer::IdleTimer;
 use super::request_body::RequestBody;
@@ -93,7 +92,7 @@ impl Upstream {
                 .map(endpoint)
                 .collect::<Result<_, InvalidTls>>()?,
             random: SharedRandom::new(RandomState::new().hash_one(&*spec.name.value)),
-            budget: RetryBudget::new(spec.retry_budget),
+            budget: RetryBudget::from_hundredths_of_percent(spec.retry_budget.hundredths()),
             next_check: AtomicU64::new(0),
             counters: UpstreamCounters::default(),
             spec: spec.clone(),

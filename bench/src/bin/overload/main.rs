@@ -1,0 +1,165 @@
+//! The overload study: adaptive concurrency in simulated time, beside published limits and an oracle.
+//!
+//! Usage: `cargo xtask bench overload [--measurements FILE]`. Prints tables as markdown; the file gets what the plots show.
+//! Every number is the same on every machine.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use tollgate_bench::overload::{
+    Bucket, ControllerKind, Run, Scenario, Score, WORKERS, gcl, ramp, run, steps,
+};
+
+const KINDS: [ControllerKind; 8] = [
+    ControllerKind::Oracle,
+    ControllerKind::Ours,
+    ControllerKind::Gradient2,
+    ControllerKind::Aimd,
+    ControllerKind::Vegas,
+    ControllerKind::Static(WORKERS / 6),
+    ControllerKind::Static(WORKERS),
+    ControllerKind::Static(3 * WORKERS),
+];
+/// The controllers of the plots. A panel has three colours.
+const PLOTTED: [ControllerKind; 3] = [
+    ControllerKind::Ours,
+    ControllerKind::Gradient2,
+    ControllerKind::Vegas,
+];
+const FACTORS: [f64; 5] = [1.4, 2.0, 5.0, 10.0, 12.0];
+/// Buckets of 10 ms that make one point of a plot.
+const POINT: usize = 50;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let file = match words.as_slice() {
+        [] => None,
+        ["--measurements", file] => Some(*file),
+        _ => {
+            eprintln!("usage: bench overload [--measurements FILE]");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut points = String::new();
+    println!(
+        "{}\n{}",
+        changing_service(&mut points),
+        load_steps(&mut points)
+    );
+    match file.map(|file| std::fs::write(file, points)) {
+        Some(Err(error)) => {
+            eprintln!("bench overload: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Traces whose service time or demand changes slowly.
+fn changing_service(points: &mut String) -> String {
+    let mut random = gcl(80.0);
+    random.is_service_random = true;
+    random.name = "gcl, exponential service times".to_owned();
+    let mut growing = ramp(46.0);
+    growing.name = "demand grows from 0.8× to 3×".to_owned();
+    let mut table = String::from(
+        "| trace | controller | good responses | of the oracle | mean latency |\n|---|---|---|---|---|\n",
+    );
+    for scenario in [gcl(80.0), random, growing] {
+        let mut best = None;
+        for kind in KINDS {
+            let ran = run(&scenario, kind);
+            let score = Score::new(&scenario, &ran);
+            let best = *best.get_or_insert(score.good);
+            line(
+                &mut table,
+                &format!(
+                    "| {} | {} | {} of {} | {:.1} % | {:.0} ms |",
+                    scenario.name,
+                    kind.name(),
+                    score.good,
+                    score.arrived,
+                    percent(score.good, best),
+                    1e3 * score.latency
+                ),
+            );
+            if scenario.name == "gcl" && PLOTTED.contains(&kind) {
+                plot(points, &scenario, kind, &ran);
+            }
+        }
+    }
+    table
+}
+
+/// Steps of demand.
+fn load_steps(points: &mut String) -> String {
+    let mut table = String::from(
+        "| demand | controller | goodput of the capacity | critical requests in time | stable after | shed share moves |\n|---|---|---|---|---|---|\n",
+    );
+    for factor in FACTORS {
+        let scenario = steps(factor, 6.0);
+        for kind in KINDS {
+            let ran = run(&scenario, kind);
+            let score = Score::new(&scenario, &ran);
+            let Some(step) = score.stages.get(1) else {
+                continue;
+            };
+            let stable = match step.stable_after {
+                Some(after) => format!("{:.0} ms", 1e3 * after),
+                None => "never".to_owned(),
+            };
+            line(
+                &mut table,
+                &format!(
+                    "| {factor}× | {} | {:.1} % | {:.2} % | {stable} | {:.2} % |",
+                    kind.name(),
+                    100.0 * step.goodput,
+                    100.0 * step.critical,
+                    100.0 * step.shed_moves
+                ),
+            );
+            if scenario.name == "12×" && PLOTTED.contains(&kind) {
+                plot(points, &scenario, kind, &ran);
+            }
+        }
+    }
+    table
+}
+
+/// Adds the limit and the good responses of each half second.
+fn plot(points: &mut String, scenario: &Scenario, kind: ControllerKind, ran: &Run) {
+    let role = match kind {
+        ControllerKind::Ours => "ours",
+        _ => "peer",
+    };
+    for (index, part) in ran.buckets.chunks_exact(POINT).enumerate() {
+        let seconds = index as f64 * POINT as f64 / 100.0;
+        let good: u32 = part.iter().flat_map(|bucket| bucket.good).sum();
+        let limit = part.iter().map(|bucket: &Bucket| f64::from(bucket.limit));
+        let limit = limit.sum::<f64>() / POINT as f64;
+        let rate = f64::from(good) * 100.0 / POINT as f64;
+        for (what, unit, value) in [
+            ("limit", "requests in flight", limit),
+            ("goodput", "good responses/s", rate),
+        ] {
+            line(
+                points,
+                &format!(
+                    "overload {} {what}\t{}\t{role}\t{seconds}\t{unit}\t{value}\t{value}\t{value}",
+                    scenario.name,
+                    kind.name()
+                ),
+            );
+        }
+    }
+}
+
+fn line(text: &mut String, line: &str) {
+    // Writing into a string does not fail.
+    let _written = writeln!(text, "{line}");
+}
+
+fn percent(part: u64, of: u64) -> f64 {
+    100.0 * part as f64 / of.max(1) as f64
+}

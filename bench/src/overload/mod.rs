@@ -1,0 +1,21 @@
+//! Overload in simulated time: our controllers beside ports of published ones and an oracle that knows the capacity.
+//!
+//! `simulation` is the server and its clients, `ours`, `oracle` and `published` decide what may start, `scenarios` are the
+//! traces, `score` judges. Nothing here reads a clock, so every run gives the same numbers.
+
+mod controller;
+mod oracle;
+mod ours;
+mod published;
+mod random;
+mod scenarios;
+mod score;
+mod simulation;
+
+#[cfg(test)]
+mod tests;
+
+pub use controller::{Controller, ControllerKind, Release, SimulatedRequest};
+pub use scenarios::{DEADLINE, Scenario, Stage, WORKERS, gcl, ramp, steps};
+pub use score::{Score, StageScore};
+pub use simulation::{Bucket, Run, run};

@@ -1,0 +1,74 @@
+//! Proof 1 in simulated time, and controls that show that its checks can fail.
+
+use super::{ControllerKind, Score, StageScore, WORKERS, gcl, ramp, run, steps};
+
+fn score(scenario: &super::Scenario, kind: ControllerKind) -> Score {
+    Score::new(scenario, &run(scenario, kind))
+}
+
+/// The part of what the oracle does in time.
+fn against_oracle(scenario: &super::Scenario, kind: ControllerKind) -> f64 {
+    let part = |kind| score(scenario, kind).good as f64;
+    part(kind) / part(ControllerKind::Oracle)
+}
+
+/// The stage with more demand than capacity.
+fn overloaded(factor: f64, kind: ControllerKind) -> StageScore {
+    let scenario = steps(factor, 4.0);
+    score(&scenario, kind).stages[1]
+}
+
+/// What the issue promises of a step. Returns what does not hold.
+fn broken_promises(step: &StageScore) -> Vec<&'static str> {
+    let promises = [
+        (step.goodput >= 0.97, "97 % of the capacity"),
+        (step.critical >= 0.999, "99.9 % of critical requests"),
+        (
+            step.stable_after.is_some_and(|after| after <= 0.2),
+            "stable within 200 ms",
+        ),
+        (step.shed_moves < 0.02, "the shed share moves less than 2 %"),
+    ];
+    let broken = promises.into_iter().filter(|(holds, _)| !holds);
+    broken.map(|(_, promise)| promise).collect()
+}
+
+#[test]
+fn a_changing_service_time_costs_at_most_3_percent_of_the_oracle() {
+    let scenario = gcl(24.0);
+    let ours = against_oracle(&scenario, ControllerKind::Ours);
+    assert!(ours >= 0.97, "{ours}");
+    // Controls: a limit that is too low, and one that lets the server queue.
+    for limit in [WORKERS / 6, 4 * WORKERS] {
+        let other = against_oracle(&scenario, ControllerKind::Static(limit));
+        assert!(other < 0.97, "static {limit}: {other}");
+    }
+    let gradient = against_oracle(&scenario, ControllerKind::Gradient2);
+    assert!(gradient < 0.97, "gradient2: {gradient}");
+}
+
+#[test]
+fn steps_up_to_12_times_the_capacity_keep_every_promise() {
+    for factor in [1.4, 12.0] {
+        let step = overloaded(factor, ControllerKind::Ours);
+        assert_eq!(broken_promises(&step), [""; 0], "{factor}×: {step:?}");
+    }
+    // Controls: even the right limit loses critical requests without priorities, and a wrong one breaks every promise.
+    let right = overloaded(2.0, ControllerKind::Static(WORKERS));
+    assert_eq!(broken_promises(&right), ["99.9 % of critical requests"]);
+    let wrong = overloaded(2.0, ControllerKind::Static(WORKERS / 6));
+    assert_eq!(broken_promises(&wrong).len(), 3, "{wrong:?}");
+}
+
+#[test]
+fn a_limit_does_not_run_away_while_demand_grows() {
+    let mut scenario = ramp(11.5);
+    scenario.is_service_random = true;
+    let ran = run(&scenario, ControllerKind::Ours);
+    let late = &ran.buckets[ran.buckets.len() / 2..];
+    let most = late.iter().map(|bucket| bucket.limit).max().unwrap();
+    assert!(most < 2 * WORKERS, "{most}");
+    let wild = run(&scenario, ControllerKind::Aimd);
+    let most = wild.buckets.iter().map(|bucket| bucket.limit).max();
+    assert!(most > Some(2 * WORKERS), "the control stays low: {most:?}");
+}
