@@ -401,6 +401,20 @@ impl<C: Clock> Store for MemoryStore<C> {
             _ => bad("too many checks in one batch, the maximum is 128"),
         }
     }
+
+    #[inline]
+    fn prefetch(&self, checks: &[QuotaCheck<'_>]) {
+        let mut hasher = self.hash_seed.hasher();
+        for check in checks {
+            let hash = hasher.hash_state(&check.key, check.limit.id);
+            match check.limit.limit.state_size() {
+                StateSize::Word => self.word_table.prefetch(hash),
+                StateSize::Pair => self.pair_table.prefetch(hash),
+                // It is in a map behind a lock, which cannot be looked into without waiting.
+                StateSize::Collection => {}
+            }
+        }
+    }
 }
 
 impl<C> fmt::Debug for MemoryStore<C> {
