@@ -389,6 +389,11 @@ impl<C: Clock> Store for MemoryStore<C> {
         if answers.len() != checks.len() {
             return bad("answers and checks must have the same length");
         }
+        if let ([check], [answer]) = (checks, &mut *answers)
+            && let Some(outcome) = fast_path::spend_one(self, check, answer)
+        {
+            return Ok(outcome);
+        }
         match checks.len() {
             0 => Ok(BatchOutcome::default()),
             1 => self.decide_up_to::<1>(checks, answers),
