@@ -53,7 +53,7 @@ impl<const N: usize> ShardedCounters<N> {
         match self.owned.get(thread) {
             Some(CounterShard(shard)) => {
                 if let Some(counter) = shard.get(counter) {
-                    // No other thread writes it, so it needs no locked instruction, which would take as long as the rest of a count.
+                    // No other thread writes it, so it needs no locked instruction.
                     let count = counter.load(Ordering::Relaxed).wrapping_add(amount);
                     counter.store(count, Ordering::Relaxed);
                 }
