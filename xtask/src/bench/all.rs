@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use super::measurements::Measurements;
 use super::plot::{Line, Panel};
-use super::{headline, machine, memory, page, plot, program_command, servers};
+use super::{gateway, headline, machine, memory, page, plot, program_command, servers};
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -36,6 +36,14 @@ const STUDIES: &[Study] = &[
         has_measurements: true,
         has_markdown: true,
         folder: "bench",
+    },
+    Study {
+        name: "gateway",
+        title: "The gateway beside other proxies",
+        command: gateway::command,
+        has_measurements: true,
+        has_markdown: true,
+        folder: "bench/pingora",
     },
     Study {
         name: "growth",
