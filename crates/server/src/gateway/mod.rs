@@ -7,8 +7,10 @@
 mod body;
 mod connection;
 mod forwarder;
+mod head_timer;
 mod header_rules;
 mod idle_timer;
+mod lazy_timer;
 mod limits;
 mod path_spelling;
 mod request_body;
@@ -16,6 +18,7 @@ mod request_id;
 mod request_target;
 mod route_table;
 mod stream_tasks;
+mod tracked_stream;
 mod upstream;
 mod websocket;
 

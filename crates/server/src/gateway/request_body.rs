@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
+use super::head_timer::OpenExchange;
 use super::idle_timer::IdleTimer;
 
 /// The body of a request to an upstream.
@@ -25,6 +26,8 @@ pub(super) enum RequestBody {
 pub(super) struct ClientBody {
     incoming: Incoming,
     idle: IdleTimer,
+    /// Dropped after the body, so that the client's connection is busy until then.
+    _exchange: Option<OpenExchange>,
 }
 
 /// Why the body of a request is incomplete.
@@ -37,10 +40,14 @@ pub(super) enum RequestBodyError {
 }
 
 impl RequestBody {
-    pub(super) fn new(incoming: Incoming, idle: IdleTimer) -> Self {
+    pub(super) fn new(incoming: Incoming, idle: IdleTimer, exchange: Option<OpenExchange>) -> Self {
         match incoming.is_end_stream() {
             true => Self::Empty,
-            false => Self::Client(ClientBody { incoming, idle }),
+            false => Self::Client(ClientBody {
+                incoming,
+                idle,
+                _exchange: exchange,
+            }),
         }
     }
 }
