@@ -5,6 +5,7 @@
 
 mod all;
 mod fleet;
+mod gateway;
 mod growth;
 mod headline;
 mod machine;
@@ -57,9 +58,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         ("tower", rest) => tower::run(&Workspace::load()?, rest),
         ("fleet" | "--redis", rest) => fleet::run(&Workspace::load()?, rest),
         ("servers" | "--servers", rest) => servers::run(&Workspace::load()?, rest),
+        ("gateway", rest) => gateway::run(&Workspace::load()?, rest),
         ("all", rest) => all::run(&Workspace::load()?, rest),
         (word, _) => Err(format!(
-            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, growth, servers, tower and all, not `{word}`"
+            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, growth, servers, gateway, tower and all, not `{word}`"
         )),
     }
 }

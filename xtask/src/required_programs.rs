@@ -96,6 +96,25 @@ pub(crate) const FOR_SERVERS: &[RequiredProgram] = &[
     },
 ];
 
+/// What `bench gateway` starts, or needs to build what it starts.
+pub(crate) const FOR_GATEWAY: &[RequiredProgram] = &[
+    RequiredProgram {
+        program: "nginx",
+        debian_package: "nginx",
+        why: "a proxy with limit_req",
+    },
+    RequiredProgram {
+        program: "haproxy",
+        debian_package: "haproxy",
+        why: "a proxy with a stick table",
+    },
+    RequiredProgram {
+        program: "cmake",
+        debian_package: "cmake",
+        why: "pingora is built with it",
+    },
+];
+
 /// How we may install packages, if at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Means {

@@ -42,6 +42,14 @@ impl Goals {
         self.table.row(cells.map(str::to_owned).to_vec());
     }
 
+    /// A number of microseconds must not be more than that.
+    pub(crate) fn microseconds(&mut self, what: &str, goal: f64, measured: Spread) {
+        let met = is_met(measured.median <= goal);
+        let shown = format!("{} µs", measured.show(0));
+        let cells = [what, &format!("≤ {goal} µs"), &shown, met];
+        self.table.row(cells.map(str::to_owned).to_vec());
+    }
+
     fn line(
         &mut self,
         what: &str,

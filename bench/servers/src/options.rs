@@ -22,6 +22,7 @@ pub(crate) struct Options {
     /// Peers that `cargo xtask bench servers` has installed. One that is not named is left out.
     pub(crate) throttlecrab: Option<PathBuf>,
     pub(crate) envoy: Option<PathBuf>,
+    pub(crate) pingora: Option<PathBuf>,
     /// A file that is to have every measurement.
     pub(crate) measurements: Option<PathBuf>,
     pub(crate) parts: Vec<Part>,
@@ -37,12 +38,14 @@ pub(crate) enum Part {
     Memory,
     Fleet,
     Connections,
+    /// Proxies before an upstream, which `cargo xtask bench gateway` runs.
+    Gateway,
 }
 
 const USAGE: &str = "usage: bench servers [--quick] [--markdown] [--rounds N] [--requests N] [--keys N] [--measurements FILE] \
-                     [resp] [pipelined] [http] [grpc] [workers] [memory] [fleet] [connections]";
+                     [resp] [pipelined] [http] [grpc] [workers] [memory] [fleet] [connections] [gateway]";
 
-const ALL: [(&str, Part); 8] = [
+const ALL: [(&str, Part); 9] = [
     ("resp", Part::Resp),
     ("pipelined", Part::Pipelined),
     ("http", Part::Http),
@@ -51,10 +54,11 @@ const ALL: [(&str, Part); 8] = [
     ("memory", Part::Memory),
     ("fleet", Part::Fleet),
     ("connections", Part::Connections),
+    ("gateway", Part::Gateway),
 ];
 
 impl Options {
-    /// Reads the words; with no part named, all of them run.
+    /// Reads the words; with no part named, all run but the gateway, which is a study of its own.
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
         let mut options = Self {
             markdown: false,
@@ -66,6 +70,7 @@ impl Options {
             tollgate: PathBuf::new(),
             throttlecrab: None,
             envoy: None,
+            pingora: None,
             measurements: None,
             parts: Vec::new(),
         };
@@ -85,6 +90,7 @@ impl Options {
                 "--measurements" => options.measurements = Some(value()?.into()),
                 "--tollgate" => options.tollgate = value()?.into(),
                 "--envoy" => options.envoy = Some(value()?.into()),
+                "--pingora" => options.pingora = Some(value()?.into()),
                 "--throttlecrab" => options.throttlecrab = Some(value()?.into()),
                 word => match ALL.iter().find(|(name, _)| *name == word) {
                     Some((_, part)) => options.parts.push(*part),
@@ -93,7 +99,8 @@ impl Options {
             }
         }
         if options.parts.is_empty() {
-            options.parts = ALL.iter().map(|(_, part)| *part).collect();
+            let parts = ALL.iter().map(|(_, part)| *part);
+            options.parts = parts.filter(|part| *part != Part::Gateway).collect();
         }
         Ok(options)
     }

@@ -55,12 +55,12 @@ pub(crate) fn study(options: &Options, goals: &mut Goals) -> Result<Table, Strin
     Ok(table)
 }
 
-fn megabytes(bytes: u64) -> f64 {
+pub(crate) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
 /// Connections that have asked one question each and say nothing more.
-fn idle(
+pub(crate) fn idle(
     address: SocketAddr,
     count: usize,
     contender: &Contender,

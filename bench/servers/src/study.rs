@@ -3,7 +3,7 @@
 //! Processor time and throughput are those of the closed model. Latencies are those of the open model at half of each
 //! contender's throughput. Must not know: which servers there are, how they are asked.
 
-use crate::contenders::{Contender, ProcessorTimes};
+use crate::contenders::{Contender, ProcessorTimes, StoreKind};
 use crate::load::open::Waiting;
 use crate::load::{Shape, Way, closed, open};
 use crate::measurements::{Measurements, Role};
@@ -62,6 +62,7 @@ pub(crate) struct Study {
     id: String,
     title: String,
     names: Vec<(&'static str, Role)>,
+    store_kind: StoreKind,
     series: Vec<Series>,
 }
 
@@ -82,6 +83,9 @@ impl Study {
             id: workload.id.to_owned(),
             title: format!("{}, {}", workload.title, workload.keys.name()),
             names: contenders.iter().map(|one| (one.name, one.role)).collect(),
+            store_kind: contenders
+                .first()
+                .map_or(StoreKind::Redis, |one| one.store_kind),
             series: contenders.iter().map(|_| Series::default()).collect(),
         };
         eprintln!("{}", study.title);
@@ -134,7 +138,7 @@ impl Study {
         let has_store = self.series.iter().any(Series::has_store);
         let mut head = vec!["", "CPU s per million"];
         if has_store {
-            head.push("Redis CPU s per million");
+            head.push(self.store_kind.names().0);
         }
         head.extend(["times tollgate's", "decisions/s at saturation"]);
         head.extend(["p50 µs at half", "p99 µs", "p99.9 µs"]);
@@ -165,13 +169,13 @@ impl Study {
             let rates: Vec<f64> = series.wall.iter().map(|wall| 1e6 / wall).collect();
             for (metric, unit, numbers) in [
                 ("cpu", "s per million", &series.processor),
-                ("store cpu", "s per million", &series.store),
+                (self.store_kind.names().1, "s per million", &series.store),
                 ("saturation", "per second", &rates),
                 ("p50", "µs", &series.p50),
                 ("p99", "µs", &series.p99),
                 ("p99.9", "µs", &series.p999),
             ] {
-                if !numbers.is_empty() && (metric != "store cpu" || series.has_store()) {
+                if !numbers.is_empty() && (!metric.ends_with(" cpu") || series.has_store()) {
                     all.add(&self.id, *who, (metric, unit), spread(numbers));
                 }
             }

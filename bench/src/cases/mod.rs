@@ -11,6 +11,7 @@ mod collections;
 mod connections;
 mod engine;
 mod fleet;
+mod gateway;
 mod header_fields;
 mod matching;
 mod memory;
@@ -134,6 +135,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("connection/grpc_rls_4_calls", |n| {
         connections::grpc_rls(n, 1, 4)
     }),
+    ("gateway/proxied", gateway::proxied),
+    ("gateway/rejected", gateway::rejected),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::MatchBy::Route)
     }),

@@ -36,8 +36,7 @@ pub(super) fn command(workspace: &Workspace, args: &[String]) -> Result<Command,
     }
     let mut command = start(workspace)?;
     if let Some(peer) = peer {
-        let envoy = workspace.target.join("peers").join(ENVOY);
-        command.arg("--envoy").arg(envoy);
+        command.arg("--envoy").arg(envoy(workspace));
         command.arg("--throttlecrab").arg(peer);
     }
     command.args(args.iter().filter(|word| *word != WITHOUT_PEERS));
@@ -50,8 +49,13 @@ pub(super) fn fleet(workspace: &Workspace, args: &[String]) -> Result<(), String
     process::run(start(workspace)?.args(args).arg("fleet"))
 }
 
+/// Where Envoy is, once it is installed.
+pub(super) fn envoy(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("peers").join(ENVOY)
+}
+
 /// Builds ours, and starts the program that measures it.
-fn start(workspace: &Workspace) -> Result<Command, String> {
+pub(super) fn start(workspace: &Workspace) -> Result<Command, String> {
     process::run(cargo().args(["build", "--release", "--package", "tollgate-cli"]))?;
     let mut command = cargo();
     command

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::measurements::Measurements;
 use super::run_record::RunRecord;
-use super::{memory, program_command, servers};
+use super::{gateway, memory, program_command, servers};
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -29,6 +29,7 @@ pub(super) struct Study {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
     Servers,
+    Gateway,
     Growth,
     Memory,
     Redis,
@@ -63,6 +64,12 @@ pub(super) const STUDIES: &[Study] = &[
     study("over-redis", SERVERS, Program::Servers, &["fleet"]),
     study("workers", SERVERS, Program::Servers, &["workers"]),
     study("resident", SERVERS, Program::Servers, &["memory"]),
+    study(
+        "gateway",
+        "The gateway beside other proxies",
+        Program::Gateway,
+        &[],
+    ),
     Study {
         is_growth: true,
         ..study("connections", GROWTH, Program::Servers, &["connections"])
@@ -259,12 +266,16 @@ impl Study {
 impl Program {
     /// Whether it writes a file of measurements.
     const fn has_measurements(self) -> bool {
-        matches!(self, Self::Servers | Self::Growth | Self::Memory)
+        matches!(
+            self,
+            Self::Servers | Self::Gateway | Self::Growth | Self::Memory
+        )
     }
 
     fn command(self, workspace: &Workspace, args: &[String]) -> Result<Command, String> {
         match self {
             Self::Servers => servers::command(workspace, args),
+            Self::Gateway => gateway::command(workspace, args),
             Self::Growth => Ok(program_command("growth", args)),
             Self::Memory => Ok(memory(workspace, args)),
             Self::Redis => Ok(program_command("redis", args)),

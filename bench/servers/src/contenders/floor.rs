@@ -6,7 +6,7 @@ use std::process::Command;
 use std::rc::Rc;
 
 use super::store::Call;
-use super::{Contender, Ours, Store};
+use super::{Contender, Ours, Store, StoreKind};
 use crate::floors::{CHILD, to_hex};
 use crate::load;
 use crate::measurements::Role;
@@ -66,6 +66,7 @@ fn floor(
         pipelines: true,
         server,
         store: None,
+        store_kind: StoreKind::Redis,
         role: Role::Floor,
     })
 }

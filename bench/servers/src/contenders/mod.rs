@@ -6,6 +6,7 @@
 mod article;
 mod envoy;
 mod floor;
+pub(crate) mod gateway;
 mod nginx;
 mod ours;
 mod store;
@@ -49,7 +50,27 @@ pub(crate) struct Contender {
     pub(crate) server: Rc<Server>,
     /// The store that the server calls, on the core of the load.
     pub(crate) store: Option<Rc<Server>>,
+    /// What the store is.
+    pub(crate) store_kind: StoreKind,
     pub(crate) role: Role,
+}
+
+/// What a server calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreKind {
+    Redis,
+    /// The server behind a proxy.
+    Upstream,
+}
+
+impl StoreKind {
+    /// Its name in tables, and that of its processor time in measurements.
+    pub(crate) const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Redis => ("Redis CPU s per million", "store cpu"),
+            Self::Upstream => ("upstream CPU s per million", "upstream cpu"),
+        }
+    }
 }
 
 /// Processor time that a server and its store have used so far.
@@ -85,6 +106,7 @@ impl Contender {
             pipelines: true,
             server: Rc::clone(server),
             store: None,
+            store_kind: StoreKind::Redis,
             role: Role::Peer,
         }
     }
@@ -96,6 +118,13 @@ impl Contender {
 
     fn calling(mut self, store: Option<&Rc<Server>>) -> Self {
         self.store = store.map(Rc::clone);
+        self
+    }
+
+    /// The same, which forwards to this upstream.
+    fn forwarding_to(mut self, upstream: &Rc<Server>) -> Self {
+        self.store = Some(Rc::clone(upstream));
+        self.store_kind = StoreKind::Upstream;
         self
     }
 

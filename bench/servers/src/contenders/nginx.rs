@@ -82,7 +82,7 @@ fn configuration(folder: &Path, address: SocketAddr) -> String {
     )
 }
 
-fn program() -> Result<PathBuf, String> {
+pub(super) fn program() -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Where distributions put it is not on everybody's path.
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);

@@ -8,14 +8,24 @@ mod grpc;
 mod http;
 mod resp;
 pub(crate) mod rls;
+mod upstream;
 
 use std::net::SocketAddr;
 
 /// The word that makes this program a floor.
 pub(crate) const CHILD: &str = "floor";
 
+/// The upstream of proxies, which is told no answer.
+pub(crate) const UPSTREAM: &str = "upstream";
+
 /// The child: `floor KIND ADDRESS ANSWER`, and the length of a command, or where a store is and the words of a call.
 pub(crate) fn child(words: &[String]) -> Result<(), String> {
+    if let [kind, address] = words
+        && kind == UPSTREAM
+    {
+        let address = address.parse();
+        return upstream::serve(address.map_err(|error| format!("{words:?}: {error}"))?);
+    }
     let [kind, address, answer, rest @ ..] = words else {
         return Err(format!(
             "usage: {CHILD} resp|http|grpc|grpc-call ADDRESS ANSWER [LEN | STORE WORD…]"

@@ -7,17 +7,17 @@
 use super::resp::{KEY_DIGITS, put_digits};
 use super::{Heard, Talk};
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-const FRAME_HEAD: usize = 9;
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RST_STREAM: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PING: u8 = 6;
+pub(super) const GOAWAY: u8 = 7;
+pub(super) const WINDOW_UPDATE: u8 = 8;
+pub(super) const ACK: u8 = 1;
+pub(super) const END_STREAM: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
+pub(super) const FRAME_HEAD: usize = 9;
 
 /// `POST` and `http` of the fixed table, then the four fields of the first call, newest first in the server's table.
 const FIELDS_BY_NUMBER: [u8; 6] = [0x83, 0x86, 0x80 | 65, 0x80 | 64, 0x80 | 63, 0x80 | 62];
@@ -70,13 +70,13 @@ impl Calls {
     }
 }
 
-fn text(text: &str, block: &mut Vec<u8>) {
+pub(super) fn text(text: &str, block: &mut Vec<u8>) {
     // All of ours are shorter than 127 bytes, so the length is one byte.
     block.push(u8::try_from(text.len()).unwrap_or(0));
     block.extend_from_slice(text.as_bytes());
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
     out.extend_from_slice(length.get(1..).unwrap_or_default());
     out.extend_from_slice(&[kind, flags]);
@@ -84,13 +84,18 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
+/// What a connection begins with.
+pub(super) fn preface(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    frame(SETTINGS, 0, 0, &[], out);
+    // Room for all answers of a lap, so that it need not be renewed.
+    let room = (1_u32 << 31) - 1 - 65_535;
+    frame(WINDOW_UPDATE, 0, 0, &room.to_be_bytes(), out);
+}
+
 impl Talk for Calls {
     fn greet(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-        frame(SETTINGS, 0, 0, &[], out);
-        // Room for all answers of a lap, so that it need not be renewed.
-        let room = (1_u32 << 31) - 1 - 65_535;
-        frame(WINDOW_UPDATE, 0, 0, &room.to_be_bytes(), out);
+        preface(out);
     }
 
     fn ask(&mut self, key: u32, out: &mut Vec<u8>) {

@@ -9,7 +9,14 @@ use super::{Heard, Talk};
 pub(crate) struct Requests {
     request: Vec<u8>,
     digits: usize,
+    /// The status that every response must have.
+    status: [u8; 3],
+    /// If 200 is right as well, so many hundredths of a response may have it, now.
+    exceptions: Option<usize>,
 }
+
+/// An admission costs so many hundredths, and every other response earns one.
+const EXCEPTION: usize = 100;
 
 impl Requests {
     /// A request with a body, in which `KEY` stands for the key.
@@ -36,11 +43,49 @@ impl Requests {
         ))
     }
 
+    /// What a client of a web service sends, with the key in a field.
+    pub(crate) fn api() -> Self {
+        let key = super::resp::key(0);
+        Self::of(format!(
+            "GET /items/7?page=2 HTTP/1.1\r\nhost: api.example\r\nuser-agent: client/1.0\r\naccept: application/json\r\n\
+             accept-encoding: gzip\r\nx-api-key: {key}\r\n\r\n"
+        ))
+    }
+
+    /// The same, of which nearly all are rejected. One in a hundred may be admitted: some servers admit one a minute at least.
+    pub(crate) fn rejected(self) -> Self {
+        Self {
+            status: *b"429",
+            exceptions: Some(2 * EXCEPTION),
+            ..self
+        }
+    }
+
     fn of(text: String) -> Self {
         let digits = text.find(&super::resp::key(0));
         Self {
             digits: digits.unwrap_or(0) + super::resp::key(0).len() - KEY_DIGITS,
             request: text.into_bytes(),
+            status: *b"200",
+            exceptions: None,
+        }
+    }
+}
+
+impl Requests {
+    fn is_right(&mut self, status: [u8; 3]) -> bool {
+        let is_status = status == self.status;
+        match &mut self.exceptions {
+            None => is_status,
+            Some(left) if is_status => {
+                *left = (*left + 1).min(2 * EXCEPTION);
+                true
+            }
+            Some(left) => {
+                let paid = left.checked_sub(EXCEPTION);
+                *left = paid.unwrap_or(0);
+                paid.is_some() && status == *b"200"
+            }
         }
     }
 }
@@ -59,7 +104,7 @@ impl Talk for Requests {
         while let Some((len, status)) = response(input.get(heard.consumed..).unwrap_or_default())? {
             heard.consumed += len;
             heard.answers += 1;
-            heard.admitted += usize::from(status == *b"200");
+            heard.admitted += usize::from(self.is_right(status));
         }
         Ok(heard)
     }
@@ -111,6 +156,15 @@ mod tests {
             text.ends_with("content-length: 26\r\n\r\n{\"key\":\"user000000000007\"}"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn of_rejected_requests_few_may_be_admitted() {
+        let mut requests = Requests::api().rejected();
+        let mut right = |status: [u8; 3]| requests.is_right(status);
+        assert!(right(*b"429") && right(*b"200") && right(*b"200"));
+        assert!(!right(*b"200") && !right(*b"500"));
+        assert!((0..EXCEPTION).all(|_| right(*b"429")) && right(*b"200"));
     }
 
     #[test]

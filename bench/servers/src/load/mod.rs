@@ -7,6 +7,7 @@ pub(crate) mod client;
 pub(crate) mod closed;
 pub(crate) mod grpc;
 pub(crate) mod http;
+pub(crate) mod http2;
 pub(crate) mod open;
 pub(crate) mod open_model;
 pub(crate) mod resp;

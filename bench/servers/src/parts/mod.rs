@@ -4,6 +4,7 @@
 
 mod connections;
 mod fleet;
+mod gateway;
 mod grpc;
 mod http;
 mod resp;
@@ -85,6 +86,9 @@ pub(crate) fn run(options: &Options) -> Result<Report, String> {
     }
     if has(Part::Workers) {
         workers::run(options, &mut report)?;
+    }
+    if has(Part::Gateway) {
+        gateway::run(options, &mut report)?;
     }
     if has(Part::Memory) {
         let table = resident::study(options, &mut report.goals)?;

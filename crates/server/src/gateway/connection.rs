@@ -6,9 +6,10 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use http_body_util::Either;
 use hyper::body::Incoming;
@@ -27,9 +28,10 @@ use tower_service::Service as _;
 use super::GatewayShared;
 use super::access_log::{ExchangeRecord, LoggedBody, RequestRecord};
 use super::body::{GatewayBody, problem};
-use super::forwarder::{Forwarder, RequestContext};
+use super::forwarder::{AdmissionBody, Forwarder, RequestContext};
 use super::framing_guard::FramingGuard;
-use super::header_rules::{ClientConnection, remove_hop_by_hop};
+use super::head_timer::{HeadTimer, IdleAction, OpenExchange, TrackedBody};
+use super::header_rules::{ClientConnection, address_field, remove_hop_by_hop};
 use super::limits::{
     GatewayLimits, HTTP2_CONNECTION_WINDOW, HTTP2_KEEPALIVE_INTERVAL, HTTP2_KEEPALIVE_TIMEOUT,
     HTTP2_SEND_BUFFER, HTTP2_WINDOW, MAX_ERROR_RESETS, MAX_FIELDS, MAX_HEAD_LEN,
@@ -38,6 +40,7 @@ use super::limits::{
 use super::request_id::X_REQUEST_ID;
 use super::request_target::normalize;
 use super::stream_tasks::StreamTasks;
+use super::tracked_stream::TrackedStream;
 use super::websocket::{ConnectionTunnel, TunnelPlace, take_websocket, to_http2_answer};
 use crate::grpc::frame_guard::{FloodSignal, FrameGuard};
 use crate::listen::counters::increment;
@@ -50,7 +53,7 @@ use crate::listen::{
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 type LimitedBody<C> = Either<GatewayBody, ResponseBody<GatewayBody, C>>;
-type ClientResponse<C> = Response<LoggedBody<LimitedBody<C>>>;
+type ClientResponse<C> = Response<TrackedBody<LoggedBody<LimitedBody<C>>>>;
 
 /// Serves one connection until it ends.
 pub(super) async fn serve<C: Clock + 'static>(
@@ -97,28 +100,60 @@ async fn serve_http1<C: Clock + 'static>(
     stream: PrefixedStream<Stream>,
     stopping: ShutdownSignal,
 ) {
-    let limits = client.limits;
     let (shared, peer) = (Arc::clone(&client.shared), Arc::clone(&client.peer));
     let tunnel = ConnectionTunnel::default();
     let place = TunnelPlace::Connection(tunnel.clone());
-    let stream = FramingGuard::new(stream, tunnel.clone());
-    // Boxed, because hyper keeps the space of the last request's future while the connection is idle.
-    let service =
-        service_fn(move |request| Box::pin(client.clone().handle(request, place.clone())));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_buf_size(MAX_HEAD_LEN)
-        .max_headers(MAX_FIELDS)
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    let mut connection = pin!(connection);
-    let ended = tokio::select! {
-        biased;
-        ended = &mut connection => ended,
-        () = stopping.wait() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let mut timer = HeadTimer::new(client.limits.header_timeout);
+    let tracker = timer.tracker();
+    let mut stream = TrackedStream::new(FramingGuard::new(stream, tunnel.clone()), tracker.clone());
+    let mut service = service_fn(move |request| {
+        let exchange = Some(tracker.begin());
+        client.clone().handle(request, place.clone(), exchange)
+    });
+    let mut stop = pin!(stopping.wait());
+    let mut is_stopping = false;
+    let ended = loop {
+        let mut connection = http1::Builder::new()
+            // The timer of hyper is made anew for every request.
+            .header_read_timeout(None::<Duration>)
+            .max_buf_size(MAX_HEAD_LEN)
+            .max_headers(MAX_FIELDS)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        if is_stopping {
+            Pin::new(&mut connection).graceful_shutdown();
+        }
+        let ended = poll_fn(|context| {
+            if !is_stopping && stop.as_mut().poll(context).is_ready() {
+                is_stopping = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            match Pin::new(&mut connection).poll(context) {
+                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                Poll::Pending => match timer.next_action(!is_stopping, context) {
+                    IdleAction::Wait => Poll::Pending,
+                    IdleAction::Park => Poll::Ready(None),
+                    IdleAction::Close => Poll::Ready(Some(Ok(()))),
+                },
+            }
+        })
+        .await;
+        if let Some(ended) = ended {
+            break ended;
+        }
+        // hyper's buffers take 16 KiB, and an idle connection needs none.
+        let Some(parts) = connection.into_parts() else {
+            break Ok(());
+        };
+        (stream, service) = (parts.io.into_inner(), parts.service);
+        if !parts.read_buf.is_empty() {
+            stream.unread(parts.read_buf);
+            continue;
+        }
+        match wait_for_request(&mut stream, &mut timer, stop.as_mut()).await {
+            ParkedEnd::Request => {}
+            ParkedEnd::Stopping => is_stopping = true,
+            ParkedEnd::Closed => break Ok(()),
         }
     };
     if let Err(error) = ended {
@@ -147,6 +182,36 @@ const fn has_tls(peer: &Peer) -> bool {
     matches!(peer.local, LocalEndpoint::Tls(_))
 }
 
+/// Why a connection without buffers is no longer idle.
+enum ParkedEnd {
+    Request,
+    Stopping,
+    /// The client has left, or did not send a request in time.
+    Closed,
+}
+
+/// Waits for the first bytes of a request without buffers.
+async fn wait_for_request<S: AsyncRead + Unpin>(
+    stream: &mut TrackedStream<S>,
+    timer: &mut HeadTimer,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
+) -> ParkedEnd {
+    poll_fn(|context| {
+        if stop.as_mut().poll(context).is_ready() {
+            return Poll::Ready(ParkedEnd::Stopping);
+        }
+        match stream.poll_fill(context) {
+            Poll::Ready(Ok(true)) => Poll::Ready(ParkedEnd::Request),
+            Poll::Ready(_) => Poll::Ready(ParkedEnd::Closed),
+            Poll::Pending => match timer.next_action(false, context) {
+                IdleAction::Close => Poll::Ready(ParkedEnd::Closed),
+                IdleAction::Park | IdleAction::Wait => Poll::Pending,
+            },
+        }
+    })
+    .await
+}
+
 async fn serve_http2<C: Clock + 'static>(
     client: ClientRequests<C>,
     stream: PrefixedStream<Stream>,
@@ -155,7 +220,7 @@ async fn serve_http2<C: Clock + 'static>(
     let (shared, limits) = (Arc::clone(&client.shared), client.limits);
     let tasks = StreamTasks::new(Arc::clone(&shared.counters));
     let place = TunnelPlace::Stream(tasks.clone());
-    let service = service_fn(move |request| client.clone().handle(request, place.clone()));
+    let service = service_fn(move |request| client.clone().handle(request, place.clone(), None));
     let flood = FloodSignal::default();
     let guarded = FrameGuard::new(stream, flood.clone());
     let connection = http2::Builder::new(tasks.clone())
@@ -200,6 +265,8 @@ struct ClientRequests<C> {
     limited: TollgateService<Forwarder<C>, C>,
     limits: GatewayLimits,
     peer: Arc<Peer>,
+    /// The two ends of the connection, if no proxy before it is believed.
+    connection: ClientConnection,
 }
 
 impl<C> Clone for ClientRequests<C> {
@@ -209,6 +276,7 @@ impl<C> Clone for ClientRequests<C> {
             limited: self.limited.clone(),
             limits: self.limits,
             peer: Arc::clone(&self.peer),
+            connection: self.connection.clone(),
         }
     }
 }
@@ -216,7 +284,16 @@ impl<C> Clone for ClientRequests<C> {
 impl<C: Clock + 'static> ClientRequests<C> {
     fn new(shared: Arc<GatewayShared<C>>, limits: GatewayLimits, peer: Peer) -> Self {
         let forwarder = Forwarder::new(Arc::clone(&shared));
+        let address: IpAddr = peer.ip();
+        let connection = ClientConnection {
+            peer: address,
+            peer_field: address_field(address),
+            client: address.to_canonical(),
+            is_trusted: shared.trusted.contains(address),
+            has_tls: has_tls(&peer),
+        };
         Self {
+            connection,
             limited: shared.layer.layer(forwarder),
             shared,
             limits,
@@ -229,6 +306,7 @@ impl<C: Clock + 'static> ClientRequests<C> {
         self,
         request: Request<Incoming>,
         place: TunnelPlace,
+        exchange: Option<OpenExchange>,
     ) -> Result<ClientResponse<C>, Infallible> {
         self.peer.progress.mark_established();
         let received = request.version();
@@ -240,22 +318,23 @@ impl<C: Clock + 'static> ClientRequests<C> {
             let addresses = (connection.peer, connection.client);
             RequestRecord::start(log, addresses, connection.has_tls, &head, &id)
         });
-        let exchange = record.as_ref().map(|record| Arc::clone(record.exchange()));
-        let response = self.respond(head, body, place, exchange).await;
+        let exchange_record = record.as_ref().map(|record| Arc::clone(record.exchange()));
+        let body = (body, exchange.clone());
+        let response = self.respond(head, body, place, exchange_record).await;
         let mut response = finish(response, id, received);
         if let Some(record) = &mut record {
             let decision = response.extensions_mut().remove::<DecisionInfo>();
             record.set_response(response.status(), response.headers(), decision);
         }
-        Ok(response.map(|body| LoggedBody::new(body, record)))
+        Ok(response.map(|body| TrackedBody::new(LoggedBody::new(body, record), exchange)))
     }
 
     async fn respond(
         mut self,
         mut head: Parts,
-        body: Incoming,
+        (incoming, exchange): (Incoming, Option<OpenExchange>),
         place: TunnelPlace,
-        exchange: Option<Arc<ExchangeRecord>>,
+        record: Option<Arc<ExchangeRecord>>,
     ) -> Response<LimitedBody<C>> {
         let received = head.version;
         if let Err((status, detail)) = normalize(&mut head) {
@@ -269,33 +348,33 @@ impl<C: Clock + 'static> ClientRequests<C> {
         remove_hop_by_hop(&mut head.headers);
         let connection = self.connection(&head.headers);
         head.extensions.insert(PeerAddress(connection.client));
-        head.extensions.insert(RequestContext {
-            connection,
-            received,
-            websocket: is_websocket.then_some(place),
-            body_timeout: self.limits.body_timeout,
+        let body = AdmissionBody {
+            incoming,
             exchange,
-        });
+            context: RequestContext {
+                connection,
+                received,
+                websocket: is_websocket.then_some(place),
+                body_timeout: self.limits.body_timeout,
+                record,
+            },
+        };
         match self.limited.call(Request::from_parts(head, body)).await {
             Ok(response) => response.map(Either::Right),
             Err(never) => match never {},
         }
     }
 
+    /// The two ends of the connection. A trusted proxy names the client.
     fn connection(&self, headers: &hyper::HeaderMap) -> ClientConnection {
-        let peer: IpAddr = self.peer.ip();
-        let lines = self
-            .shared
-            .clients
-            .field()
-            .map(|field| headers.get_all(field));
-        let lines = lines.into_iter().flatten().map(HeaderValue::as_bytes);
-        ClientConnection {
-            peer,
-            client: self.shared.clients.resolve(peer, lines).address,
-            is_trusted: self.shared.trusted.contains(peer),
-            has_tls: has_tls(&self.peer),
+        let mut connection = self.connection.clone();
+        if connection.is_trusted {
+            let clients = &self.shared.clients;
+            let lines = clients.field().map(|field| headers.get_all(field));
+            let lines = lines.into_iter().flatten().map(HeaderValue::as_bytes);
+            connection.client = clients.resolve(connection.peer, lines).address;
         }
+        connection
     }
 }
 

@@ -21,6 +21,7 @@ use tower_service::Service;
 use super::GatewayShared;
 use super::access_log::ExchangeRecord;
 use super::body::{GatewayBody, problem};
+use super::head_timer::OpenExchange;
 use super::header_rules::{
     ClientConnection, add_prefix, add_via, remove_hop_by_hop, rewrite_forwarded,
 };
@@ -33,8 +34,18 @@ use super::upstream::{BODY_TOO_LONG, HttpVersions, UpstreamBody};
 use super::websocket::{TunnelPlace, add_upgrade_fields, is_accepted, tunnel};
 use crate::listen::BufferBudget;
 
-/// What the forwarder needs to know of the client's connection. It travels in the extensions of a request.
-#[derive(Clone, Debug)]
+/// The body of a request on its way through the layer, with what the forwarder needs to know. An extension of the request would
+/// cost two allocations.
+#[derive(Debug)]
+pub(super) struct AdmissionBody {
+    pub(super) incoming: Incoming,
+    /// Dropped after the body, so that its connection is busy until then.
+    pub(super) exchange: Option<OpenExchange>,
+    pub(super) context: RequestContext,
+}
+
+/// What the forwarder needs to know of the client's connection.
+#[derive(Debug)]
 pub(super) struct RequestContext {
     pub(super) connection: ClientConnection,
     /// The version in which the request was received.
@@ -43,7 +54,7 @@ pub(super) struct RequestContext {
     pub(super) websocket: Option<TunnelPlace>,
     pub(super) body_timeout: std::time::Duration,
     /// Where the access log learns of the exchange, if there is one.
-    pub(super) exchange: Option<Arc<ExchangeRecord>>,
+    pub(super) record: Option<Arc<ExchangeRecord>>,
 }
 
 /// Forwards requests.
@@ -56,14 +67,13 @@ impl<C: Clock + 'static> Forwarder<C> {
         Self { shared }
     }
 
-    async fn forward(self, request: Request<Incoming>) -> Response<GatewayBody> {
-        let (mut head, body) = request.into_parts();
-        let Some(context) = head.extensions.remove::<RequestContext>() else {
-            return problem(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the request has no connection",
-            );
-        };
+    async fn forward(self, request: Request<AdmissionBody>) -> Response<GatewayBody> {
+        let (head, body) = request.into_parts();
+        let AdmissionBody {
+            incoming,
+            exchange,
+            context,
+        } = body;
         let table = self.shared.table.load_full();
         let host = host_name(&head.headers);
         let path = head.uri.path();
@@ -83,10 +93,12 @@ impl<C: Clock + 'static> Forwarder<C> {
         }
         let route = Arc::clone(route);
         drop(host);
-        if let Some(record) = &context.exchange {
+        if let Some(record) = &context.record {
             record.set_route(route.label());
         }
-        let response = self.exchange(&route, head, body, &context).await;
+        let response = self
+            .exchange(&route, head, (incoming, exchange), &context)
+            .await;
         route.record_response(response.status());
         response
     }
@@ -95,7 +107,7 @@ impl<C: Clock + 'static> Forwarder<C> {
         &self,
         route: &Arc<Route>,
         mut head: Parts,
-        body: Incoming,
+        (incoming, exchange): (Incoming, Option<OpenExchange>),
         context: &RequestContext,
     ) -> Response<GatewayBody> {
         let upgrade = head.extensions.remove::<OnUpgrade>();
@@ -118,7 +130,7 @@ impl<C: Clock + 'static> Forwarder<C> {
         let body = match &context.websocket {
             None => {
                 let idle = IdleTimer::new(context.body_timeout, deadline);
-                RequestBody::new(body, idle, route.max_body_len)
+                RequestBody::new(incoming, idle, route.max_body_len, exchange)
             }
             // What follows the head belongs to the tunnel.
             Some(_) => Ok(RequestBody::Empty),
@@ -131,7 +143,7 @@ impl<C: Clock + 'static> Forwarder<C> {
         *request.uri_mut() = head.uri;
         *request.headers_mut() = head.headers;
         let now = || self.shared.service.now();
-        let record = context.exchange.as_deref();
+        let record = context.record.as_deref();
         let sent = upstream.send(request, versions, deadline, record, now);
         let response = match sent.await {
             Ok(response) => response,
@@ -197,7 +209,7 @@ fn respond(
     Response::from_parts(head, GatewayBody::empty())
 }
 
-impl<C: Clock + 'static> Service<Request<Incoming>> for Forwarder<C> {
+impl<C: Clock + 'static> Service<Request<AdmissionBody>> for Forwarder<C> {
     type Response = Response<GatewayBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<GatewayBody>, Infallible>> + Send>>;
@@ -206,7 +218,7 @@ impl<C: Clock + 'static> Service<Request<Incoming>> for Forwarder<C> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, request: Request<AdmissionBody>) -> Self::Future {
         let forwarder = self.clone();
         Box::pin(async move { Ok(forwarder.forward(request).await) })
     }

@@ -34,10 +34,12 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 const PATH_OVERRIDES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
 /// The two ends of the client's connection, for the fields that name them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ClientConnection {
     /// The peer of the connection.
     pub(super) peer: IpAddr,
+    /// The same as a field, made once for all requests of the connection.
+    pub(super) peer_field: HeaderValue,
     /// The client, behind trusted proxies.
     pub(super) client: IpAddr,
     /// Whether the peer is a trusted proxy.
@@ -47,6 +49,10 @@ pub(super) struct ClientConnection {
 
 /// Removes the fields of one connection from a message. `TE: trailers` stays, because gRPC requires it.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    // One look at each name is cheaper than to search for each field, and most messages have none.
+    if !headers.keys().any(is_hop_by_hop) {
+        return;
+    }
     for name in named_by_connection(headers) {
         headers.remove(name);
     }
@@ -65,6 +71,22 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
         true => drop(headers.insert(TE, HeaderValue::from_static("trailers"))),
         false => drop(headers.remove(TE)),
     }
+}
+
+/// Whether a field is removed, or names others that are.
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "te"
+            | "keep-alive"
+            | "proxy-connection"
+            | "transfer-encoding"
+            | "upgrade"
+            | "http2-settings"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+    )
 }
 
 /// The fields that `Connection` names. Those that frame or address a message stay: removing them would change it.
@@ -87,8 +109,7 @@ pub(super) fn rewrite_forwarded(headers: &mut HeaderMap, connection: &ClientConn
         remove_claims(headers);
     }
     let scheme = if connection.has_tls { "https" } else { "http" };
-    let peer = address_value(connection.peer);
-    append_to_list(headers, X_FORWARDED_FOR, peer);
+    append_to_list(headers, X_FORWARDED_FOR, connection.peer_field.clone());
     if !headers.contains_key(X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
     }
@@ -97,7 +118,11 @@ pub(super) fn rewrite_forwarded(headers: &mut HeaderMap, connection: &ClientConn
     {
         headers.insert(X_FORWARDED_HOST, host);
     }
-    headers.insert(X_REAL_IP, address_value(connection.client));
+    let client = match connection.client == connection.peer {
+        true => connection.peer_field.clone(),
+        false => address_field(connection.client),
+    };
+    headers.insert(X_REAL_IP, client);
     // Nobody gets the field who did not use it.
     if headers.contains_key(FORWARDED) {
         let element = match connection.peer {
@@ -113,6 +138,10 @@ pub(super) fn rewrite_forwarded(headers: &mut HeaderMap, connection: &ClientConn
 fn remove_claims(headers: &mut HeaderMap) {
     let is_claim = |name: &HeaderName| {
         let name = name.as_str();
+        // Most names differ in the first letter.
+        if !name.starts_with(['x', 'f']) {
+            return false;
+        }
         let is_same = |other: &str| {
             let same = |(a, b): (u8, u8)| a == b || a == b'_' && b == b'-';
             name.len() == other.len() && name.bytes().zip(other.bytes()).all(same)
@@ -171,7 +200,8 @@ fn append_to_list(headers: &mut HeaderMap, name: HeaderName, item: HeaderValue) 
     headers.insert(name, joined.unwrap_or(item));
 }
 
-fn address_value(address: IpAddr) -> HeaderValue {
+/// An address as a field.
+pub(super) fn address_field(address: IpAddr) -> HeaderValue {
     value_of(address.to_canonical().to_string())
 }
 
@@ -202,8 +232,10 @@ mod tests {
     }
 
     fn connection(is_trusted: bool) -> ClientConnection {
+        let peer = IpAddr::from([192, 0, 2, 1]);
         ClientConnection {
-            peer: [192, 0, 2, 1].into(),
+            peer,
+            peer_field: address_field(peer),
             client: [203, 0, 113, 9].into(),
             is_trusted,
             has_tls: true,
@@ -240,6 +272,16 @@ mod tests {
         let mut plain = headers(&[("te", "gzip")]);
         remove_hop_by_hop(&mut plain);
         assert!(plain.is_empty());
+    }
+
+    #[test]
+    fn every_field_of_a_connection_is_found_alone() {
+        for name in HOP_BY_HOP.iter().chain([&TE]) {
+            let mut message = HeaderMap::new();
+            message.insert(name, HeaderValue::from_static("x"));
+            remove_hop_by_hop(&mut message);
+            assert!(message.is_empty(), "{name}");
+        }
     }
 
     #[test]

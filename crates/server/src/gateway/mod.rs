@@ -11,8 +11,10 @@ mod counted_body;
 mod forwarder;
 mod framing_guard;
 mod fuzz_request_head;
+mod head_timer;
 mod header_rules;
 mod idle_timer;
+mod lazy_timer;
 mod limits;
 mod path_spelling;
 mod request_body;
@@ -21,6 +23,7 @@ mod request_id;
 mod request_target;
 mod route_table;
 mod stream_tasks;
+mod tracked_stream;
 mod upstream;
 mod websocket;
 

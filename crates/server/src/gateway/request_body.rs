@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
+use super::head_timer::OpenExchange;
 use super::idle_timer::IdleTimer;
 
 /// The body of a request to an upstream.
@@ -27,6 +28,8 @@ pub(super) struct ClientBody {
     idle: IdleTimer,
     /// The bytes that may still arrive.
     left: u64,
+    /// Dropped after the body, so that the client's connection is busy until then.
+    _exchange: Option<OpenExchange>,
 }
 
 /// Why the body of a request is incomplete.
@@ -46,6 +49,7 @@ impl RequestBody {
         incoming: Incoming,
         idle: IdleTimer,
         max_len: Option<u64>,
+        exchange: Option<OpenExchange>,
     ) -> Result<Self, RequestBodyError> {
         let left = max_len.unwrap_or(u64::MAX);
         match incoming.is_end_stream() {
@@ -55,6 +59,7 @@ impl RequestBody {
                 incoming,
                 idle,
                 left,
+                _exchange: exchange,
             })),
         }
     }

@@ -47,9 +47,18 @@ impl RequestIds {
             self.random.hash_one((number, 0_u8)),
             self.random.hash_one((number, 1_u8)),
         );
-        let id = HeaderValue::try_from(format!("{high:016x}{low:016x}"));
+        let id = HeaderValue::from_bytes(&hex(u128::from(high) << 64 | u128::from(low)));
         id.unwrap_or_else(|_never| HeaderValue::from_static("0"))
     }
+}
+
+/// The 32 hexadecimal digits of a number.
+fn hex(number: u128) -> [u8; 32] {
+    std::array::from_fn(|at| {
+        let shift = 124_usize.saturating_sub(4 * at);
+        let digit = u8::try_from(number >> shift & 15).unwrap_or(0);
+        digit + if digit < 10 { b'0' } else { b'a' - 10 }
+    })
 }
 
 /// Whether an id can stand in a log and in a field without escapes.
@@ -101,5 +110,7 @@ mod tests {
         }
         let ids = RequestIds::new();
         assert_ne!(ids.make(), ids.make());
+        let number = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210;
+        assert_eq!(hex(number), *b"0123456789abcdeffedcba9876543210");
     }
 }

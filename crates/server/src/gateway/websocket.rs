@@ -148,7 +148,8 @@ async fn run(
     upstream: Box<Http1Connection>,
     idle_timeout: Duration,
 ) -> io::Result<()> {
-    let (mut upstream, early) = upstream.into_upgraded().await.map_err(io::Error::other)?;
+    let upgraded = upstream.into_upgraded().await.map_err(io::Error::other)?;
+    let (mut upstream, early) = upgraded.ok_or(io::ErrorKind::NotConnected)?;
     let client = client.await.map_err(io::Error::other)?;
     let mut client = CountedStream {
         stream: TokioIo::new(client),

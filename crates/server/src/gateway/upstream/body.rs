@@ -10,19 +10,30 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
+use super::body_decoder::BodyDecoder;
 use super::endpoint::InFlight;
 use super::http1::Http1Connection;
+use super::plain_exchange::BodyFailure;
 use crate::gateway::idle_timer::IdleTimer;
 
 /// The body of a response of an upstream.
 #[derive(Debug)]
 pub(in crate::gateway) struct UpstreamBody {
-    incoming: Incoming,
+    source: BodySource,
     /// The HTTP/1.1 connection, which this body drives. An HTTP/2 connection has a task.
     connection: Option<Box<Http1Connection>>,
     /// Until the body is complete.
     in_flight: Option<InFlight>,
     idle: IdleTimer,
+}
+
+/// Where the parts of a body come from.
+#[derive(Debug)]
+pub(super) enum BodySource {
+    /// hyper, which reads the connection.
+    Hyper(Incoming),
+    /// The bytes of the connection.
+    Plain(BodyDecoder),
 }
 
 /// Why the body of a response is incomplete.
@@ -34,17 +45,19 @@ pub(in crate::gateway) enum UpstreamBodyError {
     Upstream(hyper::Error),
     /// The byte budget of the process had no room for too long.
     BuffersFull,
+    /// The same in an exchange without hyper.
+    Plain(BodyFailure),
 }
 
 impl UpstreamBody {
     pub(super) fn new(
-        incoming: Incoming,
+        source: BodySource,
         connection: Option<Box<Http1Connection>>,
         in_flight: InFlight,
         idle: IdleTimer,
     ) -> Self {
         Self {
-            incoming,
+            source,
             connection,
             in_flight: Some(in_flight),
             idle,
@@ -53,7 +66,7 @@ impl UpstreamBody {
 
     /// Returns the connection to its pool if the body is already complete.
     pub(super) fn release_if_complete(&mut self) {
-        if self.incoming.is_end_stream() {
+        if self.is_end_stream() {
             self.release();
         }
     }
@@ -70,25 +83,44 @@ impl UpstreamBody {
         }
     }
 
-    fn poll_incoming(
+    fn poll_source(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.incoming).poll_frame(context);
-        match (&frame, &mut self.connection) {
-            // The connection reads only what the body asks for, so it is driven after the body has asked.
-            (Poll::Pending, Some(connection)) => {
-                let ended = connection.poll(context);
-                match Pin::new(&mut self.incoming).poll_frame(context) {
-                    Poll::Pending => match ended {
-                        Some(Err(error)) => Poll::Ready(Some(Err(error))),
-                        _ => Poll::Pending,
-                    },
-                    ready => ready,
-                }
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
+        match (&mut self.source, &mut self.connection) {
+            (BodySource::Plain(decoder), Some(connection)) => {
+                let frame = connection.poll_plain_body(decoder, context);
+                frame.map(|frame| frame.map(|frame| frame.map_err(UpstreamBodyError::Plain)))
             }
-            _ => frame,
+            // It was complete, and its connection is in the pool.
+            (BodySource::Plain(_), None) => Poll::Ready(None),
+            (BodySource::Hyper(incoming), connection) => {
+                let frame = poll_incoming(incoming, connection.as_deref_mut(), context);
+                frame.map(|frame| frame.map(|frame| frame.map_err(UpstreamBodyError::Upstream)))
+            }
         }
+    }
+}
+
+fn poll_incoming(
+    incoming: &mut Incoming,
+    connection: Option<&mut Http1Connection>,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    let frame = Pin::new(&mut *incoming).poll_frame(context);
+    match (&frame, connection) {
+        // The connection reads only what the body asks for, so it is driven after the body has asked.
+        (Poll::Pending, Some(connection)) => {
+            let ended = connection.poll_hyper(context);
+            match Pin::new(incoming).poll_frame(context) {
+                Poll::Pending => match ended {
+                    Some(Err(error)) => Poll::Ready(Some(Err(error))),
+                    _ => Poll::Pending,
+                },
+                ready => ready,
+            }
+        }
+        _ => frame,
     }
 }
 
@@ -101,7 +133,7 @@ impl Body for UpstreamBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
         let this = self.get_mut();
-        match this.poll_incoming(context) {
+        match this.poll_source(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 this.idle.record_progress();
                 this.release_if_complete();
@@ -109,7 +141,7 @@ impl Body for UpstreamBody {
             }
             Poll::Ready(Some(Err(error))) => {
                 this.connection = None;
-                Poll::Ready(Some(Err(UpstreamBodyError::Upstream(error))))
+                Poll::Ready(Some(Err(error)))
             }
             Poll::Ready(None) => {
                 this.release();
@@ -124,11 +156,20 @@ impl Body for UpstreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        match &self.source {
+            BodySource::Hyper(incoming) => incoming.is_end_stream(),
+            BodySource::Plain(decoder) => decoder.is_complete(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match &self.source {
+            BodySource::Hyper(incoming) => incoming.size_hint(),
+            BodySource::Plain(decoder) => {
+                let remaining = decoder.remaining().map(SizeHint::with_exact);
+                remaining.unwrap_or_default()
+            }
+        }
     }
 }
 
@@ -138,6 +179,12 @@ impl fmt::Display for UpstreamBodyError {
             Self::Timeout => f.write_str("the upstream stopped sending its response"),
             Self::BuffersFull => f.write_str("no room to buffer the response"),
             Self::Upstream(error) => write!(f, "the upstream's response ended early: {error}"),
+            Self::Plain(BodyFailure::Io(error)) => {
+                write!(f, "the upstream's response ended early: {error}")
+            }
+            Self::Plain(BodyFailure::Malformed(reason)) => {
+                write!(f, "the upstream's response is malformed: {reason}")
+            }
         }
     }
 }

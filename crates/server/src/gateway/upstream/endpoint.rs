@@ -8,21 +8,23 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hyper::body::Body as _;
 use hyper::client::conn::http2;
 use hyper::rt::Executor as _;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::time::{Instant, timeout_at};
 use tollgate_core::Timestamp;
 use tollgate_policy::model::UpstreamProtocol;
 use tollgate_service::metrics::AddressCounts;
 
 use super::balancer::Candidate;
-use super::body::UpstreamBody;
+use super::body::{BodySource, UpstreamBody};
 use super::connector::{Connected, Connector, HttpVersions};
 use super::failure::{ExchangeError, FailureKind};
 use super::health::EndpointHealth;
 use super::http1::Http1Connection;
-use super::message::{to_http1, to_http2};
+use super::message::{copy_head, to_http1, to_http2};
 use crate::gateway::idle_timer::IdleTimer;
 use crate::gateway::limits::{
     HTTP2_KEEPALIVE_INTERVAL, HTTP2_KEEPALIVE_TIMEOUT, MAX_HEADER_LIST_LEN,
@@ -104,47 +106,53 @@ impl Endpoint {
         }
     }
 
-    /// Sends a request and returns the response, whose body holds the connection.
+    /// Sends a request and returns the response, whose body holds the connection. Its head must arrive before the deadline.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         mut request: Request<RequestBody>,
         versions: HttpVersions,
+        deadline: Instant,
         timer: IdleTimer,
     ) -> Result<Response<UpstreamBody>, Box<ExchangeError>> {
         let in_flight = InFlight::new(self);
-        let body = |incoming, connection| UpstreamBody::new(incoming, connection, in_flight, timer);
-        match self.acquire(versions).await {
+        let body = |source, connection| UpstreamBody::new(source, connection, in_flight, timer);
+        let link = match self.take_idle() {
+            Some(connection) => Ok(Link::Http1(connection)),
+            // Boxed, because making a connection is large and rare.
+            None => match timeout_at(deadline, Box::pin(self.connect_or_share(versions))).await {
+                Ok(link) => link,
+                Err(_elapsed) => Err(FailureKind::Timeout),
+            },
+        };
+        match link {
             Ok(Link::Http1(mut connection)) => {
                 to_http1(&mut request);
-                let is_reused = connection.is_reused();
-                match connection.send(request).await {
-                    Ok(response) => Ok(response.map(|incoming| body(incoming, Some(connection)))),
-                    Err(mut error) => {
-                        error.is_stale = is_reused;
-                        Err(error)
-                    }
-                }
+                let response = connection.send(request, deadline).await?;
+                Ok(response.map(|source| body(source, Some(connection))))
             }
             Ok(Link::Http2(mut sender)) => {
+                // hyper keeps the request, and a request without a body may be sent again.
+                let copy = request.body().is_end_stream().then(|| copy_head(&request));
                 to_http2(&mut request, self.connector.address().protocol);
-                match sender.try_send_request(request).await {
-                    Ok(response) => Ok(response.map(|incoming| body(incoming, None))),
-                    Err(mut error) => {
-                        let unsent = error.take_message();
-                        let failure = FailureKind::Http(error.into_error());
-                        Err(ExchangeError::new(failure, unsent))
+                match timeout_at(deadline, sender.try_send_request(request)).await {
+                    Ok(Ok(response)) => {
+                        Ok(response.map(|incoming| body(BodySource::Hyper(incoming), None)))
                     }
+                    Ok(Err(mut error)) => {
+                        let unsent = error.take_message();
+                        let is_sent = unsent.is_none();
+                        let failure = FailureKind::Http(error.into_error());
+                        Err(ExchangeError::new(failure, unsent.or(copy), is_sent))
+                    }
+                    Err(_elapsed) => Err(ExchangeError::sent(FailureKind::Timeout)),
                 }
             }
-            Err(failure) => Err(ExchangeError::new(failure, Some(request))),
+            Err(failure) => Err(ExchangeError::unsent(failure, Some(request))),
         }
     }
 
-    /// A connection that can take a request: an idle one, or a new one.
-    async fn acquire(&self, versions: HttpVersions) -> Result<Link, FailureKind> {
-        if let Some(connection) = self.take_idle() {
-            return Ok(Link::Http1(connection));
-        }
+    /// A new connection, or the one that all requests of HTTP/2 share.
+    async fn connect_or_share(&self, versions: HttpVersions) -> Result<Link, FailureKind> {
         if versions == HttpVersions::Http1Only || !self.speaks_http2.load(Ordering::Relaxed) {
             return self.connect(versions).await;
         }
@@ -163,10 +171,7 @@ impl Endpoint {
         let connected = self.connector.connect(versions).await;
         let Connected { stream, is_http2 } = connected.map_err(FailureKind::Connect)?;
         if !is_http2 {
-            let connection = Http1Connection::new(stream, open).await;
-            return Ok(Link::Http1(Box::new(
-                connection.map_err(FailureKind::Http)?,
-            )));
+            return Ok(Link::Http1(Box::new(Http1Connection::new(stream, open))));
         }
         self.speaks_http2.store(true, Ordering::Relaxed);
         let (sender, connection) = http2::Builder::new(self.tasks.clone())
@@ -201,10 +206,9 @@ impl Endpoint {
 
     /// Keeps a connection for the next request, if it can take one and there is room.
     pub(super) fn put_idle(&self, mut connection: Box<Http1Connection>) {
-        if !connection.is_ready() {
+        if !connection.become_idle() {
             return;
         }
-        connection.become_idle();
         let mut idle = self.lock_idle();
         let oldest = (idle.len() >= self.bounds.max_idle).then(|| idle.pop_front());
         idle.push_back(connection);

@@ -7,6 +7,7 @@ use std::io;
 
 use hyper::{Request, StatusCode};
 
+use super::response_head::MalformedResponse;
 use crate::gateway::request_body::{RequestBody, RequestBodyError};
 
 /// What a client is told whose body is too long.
@@ -17,8 +18,10 @@ pub(in crate::gateway) const BODY_TOO_LONG: &str =
 #[derive(Debug)]
 pub(in crate::gateway) struct ExchangeError {
     pub(in crate::gateway) failure: FailureKind,
-    /// The request, if nothing of it was sent.
-    pub(super) unsent: Option<Request<RequestBody>>,
+    /// The request, if it can be sent again as it is.
+    pub(super) request: Option<Request<RequestBody>>,
+    /// Whether something of it was sent.
+    pub(super) is_sent: bool,
     /// Whether the connection was idle before. The upstream may have closed it just then, which is no failure of it.
     pub(super) is_stale: bool,
 }
@@ -34,15 +37,37 @@ pub(in crate::gateway) enum FailureKind {
     Timeout,
     /// The connection ended, or the response is malformed. Or the client's own body ended early.
     Http(hyper::Error),
+    /// The connection ended.
+    Io(io::Error),
+    /// The connection had ended before.
+    Closed,
+    /// The response is malformed.
+    Malformed(MalformedResponse),
 }
 
 impl ExchangeError {
-    pub(super) fn new(failure: FailureKind, unsent: Option<Request<RequestBody>>) -> Box<Self> {
+    pub(super) fn new(
+        failure: FailureKind,
+        request: Option<Request<RequestBody>>,
+        is_sent: bool,
+    ) -> Box<Self> {
         Box::new(Self {
             failure,
-            unsent,
+            request,
+            is_sent,
             is_stale: false,
         })
+    }
+
+    /// Nothing was sent, if the request is there.
+    pub(super) fn unsent(failure: FailureKind, request: Option<Request<RequestBody>>) -> Box<Self> {
+        let is_sent = request.is_none();
+        Self::new(failure, request, is_sent)
+    }
+
+    /// The request was sent, and is gone.
+    pub(super) fn sent(failure: FailureKind) -> Box<Self> {
+        Self::new(failure, None, true)
     }
 }
 
@@ -74,7 +99,7 @@ impl FailureKind {
             (Self::Connect(error), _) if error.kind() == io::ErrorKind::TimedOut => {
                 StatusCode::GATEWAY_TIMEOUT
             }
-            (Self::Connect(_) | Self::Http(_), _) => StatusCode::BAD_GATEWAY,
+            _ => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -87,7 +112,9 @@ impl FailureKind {
             (Self::Connect(_), _) => "the upstream cannot be reached",
             (Self::TooManyConnections, _) => "the upstream has too many requests in progress",
             (Self::Timeout, _) => "the upstream did not respond in time",
-            (Self::Http(_), _) => "the upstream closed the connection or sent no valid response",
+            (Self::Http(_) | Self::Io(_) | Self::Closed | Self::Malformed(_), _) => {
+                "the upstream closed the connection or sent no valid response"
+            }
         }
     }
 }
@@ -98,6 +125,9 @@ impl fmt::Display for FailureKind {
             Self::Connect(error) => write!(f, "cannot connect: {error}"),
             Self::TooManyConnections => f.write_str("too many connections"),
             Self::Timeout => f.write_str("no response in time"),
+            Self::Io(error) => write!(f, "the connection ended: {error}"),
+            Self::Closed => f.write_str("the connection had ended"),
+            Self::Malformed(reason) => write!(f, "the response is malformed: {reason}"),
             Self::Http(error) => match std::error::Error::source(error) {
                 Some(source) => write!(f, "{error}: {source}"),
                 None => write!(f, "{error}"),

@@ -6,8 +6,10 @@
 use bytes::Bytes;
 use hyper::header::{CONNECTION, COOKIE, HOST, HeaderMap, HeaderValue, TE, UPGRADE};
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
-use hyper::{Request, Uri, Version};
+use hyper::{Method, Request, Uri, Version};
 use tollgate_policy::model::UpstreamProtocol;
+
+use crate::gateway::request_body::RequestBody;
 
 /// The request as HTTP/1.1: the target in origin form, the authority in `Host`, one `Cookie` line.
 pub(super) fn to_http1<B>(request: &mut Request<B>) {
@@ -61,6 +63,15 @@ fn join_cookies(headers: &mut HeaderMap) {
     if let Ok(joined) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
         headers.insert(COOKIE, joined);
     }
+}
+
+/// The same request without a body.
+pub(super) fn copy_head(request: &Request<RequestBody>) -> Request<RequestBody> {
+    let mut copy = Request::new(RequestBody::Empty);
+    *copy.method_mut() = Method::clone(request.method());
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    copy
 }
 
 #[cfg(test)]

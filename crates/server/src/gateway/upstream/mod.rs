@@ -4,12 +4,17 @@
 
 mod balancer;
 mod body;
+mod body_decoder;
 mod connector;
 mod endpoint;
 mod failure;
 mod health;
 mod http1;
+mod hyper_exchange;
 mod message;
+mod plain_exchange;
+mod request_head;
+mod response_head;
 mod stream;
 
 pub(super) use body::{UpstreamBody, UpstreamBodyError};
@@ -25,8 +30,8 @@ use std::time::Duration;
 
 use hyper::body::Body as _;
 use hyper::header::{HOST, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
-use tokio::time::{Instant, timeout, timeout_at};
+use hyper::{Request, Response, StatusCode};
+use tokio::time::Instant;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_overload::RetryBudget;
 use tollgate_policy::model::{HealthCheckSpec, UpstreamProtocol, UpstreamSpec};
@@ -35,7 +40,6 @@ use tollgate_service::metrics::UpstreamCounts;
 use self::balancer::{SharedRandom, choose};
 use self::connector::{Connector, client_config};
 use self::endpoint::{OpenConnection, PoolBounds};
-use self::failure::ExchangeError;
 use super::access_log::ExchangeRecord;
 use super::idle_timer::IdleTimer;
 use super::request_body::RequestBody;
@@ -149,7 +153,6 @@ impl Upstream {
         let is_replayable = self.spec.retries > 0
             && request.method().is_idempotent()
             && request.body().is_end_stream();
-        let replay = is_replayable.then(|| copy_head(&request));
         let mut first_byte = Instant::now() + duration(self.spec.first_byte_timeout);
         if let Some(deadline) = deadline {
             first_byte = first_byte.min(deadline);
@@ -163,9 +166,10 @@ impl Upstream {
             if let Some(record) = record {
                 record.start_attempt(endpoint.label(), now());
             }
-            let exchange = endpoint.exchange(request, versions, self.idle_timer(deadline));
-            let mut error = match timeout_at(first_byte, exchange).await {
-                Ok(Ok(mut response)) => {
+            let timer = self.idle_timer(deadline);
+            let exchange = endpoint.exchange(request, versions, first_byte, timer);
+            let error = match exchange.await {
+                Ok(mut response) => {
                     if let Some(record) = record {
                         record.set_response(response.status(), now());
                     }
@@ -179,19 +183,15 @@ impl Upstream {
                     }
                     return Ok(response);
                 }
-                Ok(Err(error)) => error,
-                Err(_elapsed) => ExchangeError::new(FailureKind::Timeout, None),
+                Err(error) => error,
             };
             if !error.is_stale && error.failure.is_by_upstream() {
                 self.record_failure(endpoint, now());
             }
             tracing::debug!(upstream = %self.spec.name.value, address = endpoint.label(), error = %error.failure, "request failed");
-            let next = match (error.unsent.take(), &error.failure) {
-                (_, FailureKind::Timeout) => None,
-                (None, failure) if failure.is_by_client() => None,
-                (Some(unsent), _) => Some(unsent),
-                (None, _) => replay.as_ref().map(copy_head),
-            };
+            let is_final = matches!(error.failure, FailureKind::Timeout)
+                || error.is_sent && (error.failure.is_by_client() || !is_replayable);
+            let next = error.request.filter(|_| !is_final);
             let Some(next) = next.filter(|_| attempt < self.spec.retries && self.budget.take())
             else {
                 increment(&self.counters.failures);
@@ -249,9 +249,13 @@ impl Upstream {
         *request.uri_mut() = check.path.parse().unwrap_or_default();
         let host = host.unwrap_or_else(|| HeaderValue::from_static("localhost"));
         request.headers_mut().insert(HOST, host);
-        let exchange = endpoint.exchange(request, HttpVersions::Any, self.idle_timer(None));
-        let is_success = match timeout(duration(check.timeout), exchange).await {
-            Ok(Ok(mut response)) => {
+        let (deadline, timer) = (
+            Instant::now() + duration(check.timeout),
+            self.idle_timer(None),
+        );
+        let exchange = endpoint.exchange(request, HttpVersions::Any, deadline, timer);
+        let is_success = match exchange.await {
+            Ok(mut response) => {
                 response.body_mut().release_if_complete();
                 response.status().is_success()
             }
@@ -262,15 +266,6 @@ impl Upstream {
             tracing::warn!(%upstream, address, is_healthy, "upstream health changed");
         }
     }
-}
-
-/// The same request without a body.
-fn copy_head(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::Empty);
-    *copy.method_mut() = Method::clone(request.method());
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    copy
 }
 
 pub(super) const fn duration(time: Nanos) -> Duration {

@@ -1,0 +1,246 @@
+//! The time for the head of a request on an HTTP/1.1 connection, counted from when the response before it has ended, and the
+//! shorter time after which an idle connection gives up its buffers.
+//!
+//! hyper has such a timer, and makes and drops one for every request; this one is made once. Must not know: requests, sockets.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
+
+use super::lazy_timer::LazyTimer;
+
+/// The value of `waiting_since` while a request is served.
+const BUSY: u64 = u64::MAX;
+
+/// A connection without a request for this long gives up its buffers: longer than the pauses of a busy client.
+const PARK_AFTER: Duration = Duration::from_secs(1);
+
+/// Whether a connection serves a request, or since when it waits for one.
+#[derive(Debug)]
+struct ConnectionActivity {
+    opened: Instant,
+    /// Nanoseconds since the connection was opened, or [`BUSY`].
+    waiting_since: AtomicU64,
+    /// The parts of the exchange that are not dropped.
+    open: AtomicU32,
+    /// Whether bytes of the response were not taken by the socket.
+    has_unsent: AtomicBool,
+}
+
+/// What a connection that can read nothing is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdleAction {
+    /// Wait on.
+    Wait,
+    /// Give up the buffers, and wait on.
+    Park,
+    /// Close: a head has not arrived in time.
+    Close,
+}
+
+/// The time for the head of a request.
+#[derive(Debug)]
+pub(super) struct HeadTimer {
+    timeout: Duration,
+    activity: Arc<ConnectionActivity>,
+    timer: LazyTimer,
+    /// The value of `waiting_since` for which the connection was told to give up its buffers.
+    parked: u64,
+}
+
+/// Tells the timer when requests begin.
+#[derive(Clone, Debug)]
+pub(super) struct RequestTracker(Arc<ConnectionActivity>);
+
+/// A request and its response, until this and all its clones are dropped.
+///
+/// The body of the request holds one too: while it can be read, what arrives is not the head of the next request.
+#[derive(Debug)]
+pub(super) struct OpenExchange(Arc<ConnectionActivity>);
+
+impl HeadTimer {
+    /// The timer of a connection that waits for its first request from now on.
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            activity: Arc::new(ConnectionActivity {
+                opened: Instant::now(),
+                waiting_since: AtomicU64::new(0),
+                open: AtomicU32::new(0),
+                has_unsent: AtomicBool::new(false),
+            }),
+            timer: LazyTimer::default(),
+            parked: BUSY,
+        }
+    }
+
+    pub(super) fn tracker(&self) -> RequestTracker {
+        RequestTracker(Arc::clone(&self.activity))
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.activity.has_unsent.load(Ordering::Relaxed)
+    }
+
+    /// Call it while nothing can be read. The task is woken when there is something else to do, or earlier. `Park` is returned once
+    /// for each pause between two requests, if the connection can give up its buffers.
+    pub(super) fn next_action(&mut self, can_park: bool, context: &mut Context<'_>) -> IdleAction {
+        let since = match self.activity.waiting_since.load(Ordering::Relaxed) {
+            BUSY => return IdleAction::Wait,
+            since => since,
+        };
+        let start = self.activity.opened + Duration::from_nanos(since);
+        if can_park && self.parked != since && !self.has_unsent() {
+            let deadline = start + PARK_AFTER.min(self.timeout);
+            if !self.timer.has_passed(deadline, context) {
+                return IdleAction::Wait;
+            }
+            self.parked = since;
+            return IdleAction::Park;
+        }
+        match self.timer.has_passed(start + self.timeout, context) {
+            true => IdleAction::Close,
+            false => IdleAction::Wait,
+        }
+    }
+}
+
+impl RequestTracker {
+    /// Records that a head has arrived.
+    pub(super) fn begin(&self) -> OpenExchange {
+        self.0.waiting_since.store(BUSY, Ordering::Relaxed);
+        self.0.open.fetch_add(1, Ordering::AcqRel);
+        OpenExchange(Arc::clone(&self.0))
+    }
+
+    /// Records whether bytes were written that are not flushed.
+    pub(super) fn set_unsent(&self, is_unsent: bool) {
+        self.0.has_unsent.store(is_unsent, Ordering::Relaxed);
+    }
+}
+
+impl Clone for OpenExchange {
+    fn clone(&self) -> Self {
+        self.0.open.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for OpenExchange {
+    fn drop(&mut self) {
+        if self.0.open.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let since = u64::try_from(self.0.opened.elapsed().as_nanos());
+        let since = since.unwrap_or(BUSY).min(BUSY - 1);
+        self.0.waiting_since.store(since, Ordering::Relaxed);
+    }
+}
+
+/// The body of a response. When it is dropped, the exchange has ended.
+#[derive(Debug)]
+pub(super) struct TrackedBody<B> {
+    body: B,
+    _exchange: Option<OpenExchange>,
+}
+
+impl<B> TrackedBody<B> {
+    pub(super) const fn new(body: B, exchange: Option<OpenExchange>) -> Self {
+        Self {
+            body,
+            _exchange: exchange,
+        }
+    }
+}
+
+impl<B: Body + Unpin> Body for TrackedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// What happens next, and when.
+    async fn next(timer: &mut HeadTimer) -> (IdleAction, Duration) {
+        let begun = Instant::now();
+        let action = poll_fn(|context| match timer.next_action(true, context) {
+            IdleAction::Wait => Poll::Pending,
+            action => Poll::Ready(action),
+        });
+        (action.await, begun.elapsed())
+    }
+
+    fn look(timer: &mut HeadTimer) -> IdleAction {
+        timer.next_action(true, &mut Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_counts_from_the_end_of_the_response_before() {
+        let mut timer = HeadTimer::new(30 * SECOND);
+        let tracker = timer.tracker();
+        assert_eq!(look(&mut timer), IdleAction::Wait);
+        let exchange = tracker.begin();
+        advance(100 * SECOND).await;
+        assert_eq!(look(&mut timer), IdleAction::Wait, "a request is served");
+        let body_of_the_request = exchange.clone();
+        drop(exchange);
+        advance(100 * SECOND).await;
+        assert_eq!(look(&mut timer), IdleAction::Wait, "its body can be read");
+        drop(body_of_the_request);
+        assert_eq!(next(&mut timer).await, (IdleAction::Park, PARK_AFTER));
+        let left = 30 * SECOND - PARK_AFTER;
+        assert_eq!(next(&mut timer).await, (IdleAction::Close, left));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_pause_parks_once() {
+        let mut timer = HeadTimer::new(30 * SECOND);
+        let tracker = timer.tracker();
+        for _ in 0..3 {
+            advance(SECOND).await;
+            drop(tracker.begin());
+            assert_eq!(next(&mut timer).await, (IdleAction::Park, PARK_AFTER));
+            advance(SECOND).await;
+            assert_eq!(look(&mut timer), IdleAction::Wait);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_with_unsent_bytes_keeps_its_buffers() {
+        let mut timer = HeadTimer::new(30 * SECOND);
+        let tracker = timer.tracker();
+        tracker.set_unsent(true);
+        assert_eq!(next(&mut timer).await, (IdleAction::Close, 30 * SECOND));
+        tracker.set_unsent(false);
+        assert_eq!(next(&mut timer).await.0, IdleAction::Park);
+    }
+}

@@ -1,0 +1,145 @@
+//! The stream of a client between hyper and the socket: it knows whether bytes are unsent, and yields bytes again that were read
+//! from it.
+//!
+//! So a connection without a request can give up hyper's buffers. Must not know: HTTP.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::head_timer::RequestTracker;
+
+/// Bytes that are read while nobody waits for them.
+const FIRST_READ_LEN: usize = 2 * 1_024;
+
+/// The stream of a client.
+#[derive(Debug)]
+pub(super) struct TrackedStream<S> {
+    /// Bytes that are read before those of the stream.
+    prefix: Bytes,
+    tracker: RequestTracker,
+    stream: S,
+}
+
+impl<S: AsyncRead + Unpin> TrackedStream<S> {
+    pub(super) const fn new(stream: S, tracker: RequestTracker) -> Self {
+        Self {
+            prefix: Bytes::new(),
+            tracker,
+            stream,
+        }
+    }
+
+    /// Puts bytes back that were read. They are read again next.
+    pub(super) fn unread(&mut self, bytes: Bytes) {
+        self.prefix = match self.prefix.is_empty() {
+            true => bytes,
+            false => [bytes, self.prefix.clone()].concat().into(),
+        };
+    }
+
+    /// Waits for bytes without a buffer, and keeps them for the next read. Returns whether there are any; otherwise the client has
+    /// closed the connection.
+    pub(super) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut bytes = [0; FIRST_READ_LEN];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+        self.prefix = Bytes::copy_from_slice(buffer.filled());
+        Poll::Ready(Ok(!self.prefix.is_empty()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.prefix.is_empty() {
+            return Pin::new(&mut this.stream).poll_read(context, buffer);
+        }
+        let len = this.prefix.len().min(buffer.remaining());
+        buffer.put_slice(this.prefix.get(..len).unwrap_or_default());
+        this.prefix.advance(len);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.tracker.set_unsent(true);
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.tracker.set_unsent(true);
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// A writer flushes when it has written all that it has.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.tracker.set_unsent(false);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+    use crate::gateway::head_timer::HeadTimer;
+
+    #[tokio::test]
+    async fn bytes_are_read_in_order_whether_they_were_waited_for_or_put_back() {
+        let (mut client, stream) = duplex(100);
+        let tracker = HeadTimer::new(Duration::from_secs(1)).tracker();
+        let mut stream = TrackedStream::new(stream, tracker);
+        client.write_all(b"one two").await.unwrap();
+        assert!(poll_fn(|context| stream.poll_fill(context)).await.unwrap());
+        let mut buffer = [0; 3];
+        stream.read_exact(&mut buffer).await.unwrap();
+        assert_eq!(&buffer, b"one");
+        stream.unread(Bytes::from_static(b"1"));
+        drop(client);
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).await.unwrap();
+        assert_eq!(rest, "1 two");
+        assert!(!poll_fn(|context| stream.poll_fill(context)).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn bytes_are_unsent_until_the_writer_flushes() {
+        let (_client, stream) = duplex(100);
+        let timer = HeadTimer::new(Duration::from_secs(1));
+        let mut stream = TrackedStream::new(stream, timer.tracker());
+        stream.write_all(b"one").await.unwrap();
+        assert!(timer.has_unsent());
+        stream.flush().await.unwrap();
+        assert!(!timer.has_unsent());
+    }
+}
