@@ -113,9 +113,13 @@ mod tests {
 
     #[test]
     fn the_occupancy_of_a_large_store_is_estimated_from_a_sample() {
-        let (store, _clock) = used(400_000, 50_000);
-        let Occupancy { slots, live } = store.occupancy();
-        assert!(live.abs_diff(50_000) <= slots / 100, "{live} of {slots}");
-        assert_ne!(live, 50_000, "only a sample was read");
+        // Seeds are random, so about one estimate in a hundred is exact by chance.
+        let is_inexact = (0..4).any(|_| {
+            let (store, _clock) = used(400_000, 50_000);
+            let Occupancy { slots, live } = store.occupancy();
+            assert!(live.abs_diff(50_000) <= slots / 100, "{live} of {slots}");
+            live != 50_000
+        });
+        assert!(is_inexact, "only a sample is read");
     }
 }
