@@ -32,7 +32,6 @@ pub struct PacerSettings {
     pub(crate) retry_ratio: f64,
     pub(crate) retry_reserve: f64,
     initial_rate: f64,
-    hold: Nanos,
     probe_interval: Nanos,
     probe_growth: f64,
 }
@@ -48,9 +47,8 @@ impl Default for PacerSettings {
             retry_ratio: 0.2,
             retry_reserve: 10.0,
             initial_rate: 2.0,
-            hold: Nanos::from_secs(120),
             probe_interval: Nanos::from_secs(3),
-            probe_growth: 1.25,
+            probe_growth: 1.2,
         }
     }
 }
@@ -110,7 +108,7 @@ impl PacerSettings {
     }
 
     /// Sets how soon, and with which growth of the interval, a client looks for a reduced quota to come back. Every look
-    /// that finds nothing costs one refusal. Default: every 3 s at first, a quarter longer each time.
+    /// that finds nothing costs one refusal. Default: every 3 s at first, a fifth longer each time.
     ///
     /// # Errors
     /// The interval must be at least 100 ms, and the growth from 1 to 10.
@@ -134,7 +132,6 @@ impl PacerSettings {
     pub(crate) const fn hidden_quota(&self) -> HiddenQuotaSettings {
         HiddenQuotaSettings {
             initial_rate: self.initial_rate,
-            hold: self.hold,
             probe_interval: self.probe_interval,
             probe_growth: self.probe_growth,
         }

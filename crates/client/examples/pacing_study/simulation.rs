@@ -79,6 +79,8 @@ pub(crate) struct Simulation<'a> {
     pending: std::collections::HashMap<u64, Event>,
     sequence: u64,
     requests: u64,
+    /// When each client is woken next.
+    wakeups: Vec<u64>,
     /// The requests that each client still has to have admitted.
     left: Option<Vec<u64>>,
     outcome: (Vec<u64>, Vec<u64>, Vec<u32>, Vec<u32>),
@@ -95,6 +97,7 @@ impl<'a> Simulation<'a> {
             pending: std::collections::HashMap::new(),
             sequence: 0,
             requests: 0,
+            wakeups: vec![0; count],
             left: None,
             outcome: (vec![0; count], vec![0; count], Vec::new(), Vec::new()),
             seed: 1,
@@ -169,7 +172,12 @@ impl<'a> Simulation<'a> {
                 NextStep::Send => sent.push(self.requests),
                 NextStep::WaitUntil(at) => {
                     let at = at.as_nanos().max(now.as_nanos() + 1);
-                    self.schedule(at, Event::Wake(index));
+                    // One wake-up at a time: an earlier one replaces a later one.
+                    let planned = &mut self.wakeups[index];
+                    if *planned <= now.as_nanos() || at < *planned {
+                        *planned = at;
+                        self.schedule(at, Event::Wake(index));
+                    }
                     break;
                 }
                 NextStep::WaitForResponse => break,

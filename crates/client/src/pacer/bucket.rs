@@ -119,7 +119,7 @@ impl Bucket {
     pub(super) fn abandon(&mut self, purpose: Purpose) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if purpose == Purpose::Probe {
-            self.hidden.on_cancel(purpose, Timestamp::EPOCH);
+            self.hidden.on_abandoned_probe();
         }
     }
 

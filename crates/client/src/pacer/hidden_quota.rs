@@ -12,17 +12,27 @@ use crate::random::Random;
 /// The rate holds at this part of the ceiling.
 const PLATEAU: f64 = 0.98;
 /// How the rate is cut by the first refusal after a quiet time, and by refusals that follow at once.
-const CUTS: [f64; 4] = [0.96, 0.8, 0.65, 0.5];
+const CUTS: [f64; 4] = [0.95, 0.7, 0.6, 0.5];
+/// The first refusal of all cuts deeper: a burst that the server admitted hides how far the rate is above the quota.
+const FIRST_CUT: f64 = 0.45;
+/// After a refusal the server's bucket is empty. A pause of so many requests lets it gain a little.
+const PAUSE_REQUESTS: f64 = 4.0;
 /// The time constant with which the rate returns to the plateau.
-const RETURN_SECONDS: f64 = 3.0;
+const RETURN_SECONDS: f64 = 6.0;
 /// How fast the rate grows beyond a ceiling that was held for long enough.
-const GROWTH_PER_SECOND: f64 = 0.000_4;
+const GROWTH_PER_SECOND: f64 = 0.000_5;
+/// How long a plateau is held before the rate grows.
+const HOLD: Nanos = Nanos::from_secs(300);
 /// A rate this far above its ceiling shows that the ceiling is gone: growth doubles the rate again.
 const CEILING_IS_GONE: f64 = 1.06;
-/// A ceiling this far below the best one is probed for its return.
-const REDUCED: f64 = 0.8;
-/// The best ceiling is forgotten after this time.
-const MEMORY: Nanos = Nanos::from_secs(900);
+/// A rate that was held for this long is worth looking for when the quota is reduced.
+const CONFIRMED: Nanos = Nanos::from_secs(30);
+/// A reduced quota is given up as lost after so many probes.
+const MAX_PROBES: u32 = 30;
+/// A refusal this soon after a probe succeeded shows that it succeeded by chance.
+const PROBE_DOUBT: Nanos = Nanos::from_secs(5);
+/// The seconds of the former rate that a probe has to add without a refusal.
+const PROBE_SECONDS: f64 = 0.5;
 const MIN_RATE: f64 = 0.01;
 const MAX_RATE: f64 = 1_000_000.0;
 
@@ -31,8 +41,6 @@ const MAX_RATE: f64 = 1_000_000.0;
 pub(crate) struct HiddenQuotaSettings {
     /// Requests per second before anything is known.
     pub(crate) initial_rate: f64,
-    /// How long a plateau is held before the rate grows beyond the ceiling.
-    pub(crate) hold: Nanos,
     /// The first interval between probes after the quota was reduced.
     pub(crate) probe_interval: Nanos,
     /// By how much the interval grows with each probe that fails.
@@ -55,6 +63,26 @@ struct ProbeSeries {
     is_outstanding: bool,
 }
 
+/// A quota that was reduced, and the search for its return.
+#[derive(Clone, Copy, Debug)]
+struct ReducedQuota {
+    /// The rate before the reduction.
+    former_rate: f64,
+    probe_at: Timestamp,
+    interval: Nanos,
+    probes: u32,
+    series: Option<ProbeSeries>,
+}
+
+/// A return to the former rate that may prove wrong.
+#[derive(Clone, Copy, Debug)]
+struct Return {
+    at: Timestamp,
+    rate: f64,
+    ceiling: Option<f64>,
+    reduced: ReducedQuota,
+}
+
 /// The estimate of a quota that is not reported, and the pace of requests under it.
 #[derive(Clone, Debug)]
 pub(crate) struct HiddenQuota {
@@ -69,11 +97,10 @@ pub(crate) struct HiddenQuota {
     /// When the rate was last cut. Refusals of earlier requests say nothing new.
     cut_at: Timestamp,
     cuts_in_a_row: usize,
-    best: f64,
-    best_at: Timestamp,
-    probe: Option<ProbeSeries>,
-    probe_at: Timestamp,
-    probe_interval: Nanos,
+    /// The rate before this series of cuts, if it was held for long.
+    confirmed_rate: Option<f64>,
+    reduced: Option<ReducedQuota>,
+    returned: Option<Return>,
 }
 
 impl HiddenQuota {
@@ -86,11 +113,9 @@ impl HiddenQuota {
             ceiling: None,
             cut_at: Timestamp::EPOCH,
             cuts_in_a_row: 0,
-            best: 0.0,
-            best_at: now,
-            probe: None,
-            probe_at: now,
-            probe_interval: settings.probe_interval,
+            confirmed_rate: None,
+            reduced: None,
+            returned: None,
         }
     }
 
@@ -101,32 +126,29 @@ impl HiddenQuota {
 
     /// When the next request may be sent.
     pub(crate) fn ready_at(&self) -> Timestamp {
-        if self.is_reduced() && self.probe.is_none_or(|probe| !probe.is_outstanding) {
-            let probe_at = if self.probe.is_some() {
-                Timestamp::EPOCH
-            } else {
-                self.probe_at
-            };
-            return self.next_at.min(probe_at);
+        match &self.reduced {
+            None => self.next_at,
+            Some(reduced) => match reduced.series {
+                None => self.next_at.min(reduced.probe_at),
+                Some(series) if series.is_outstanding => self.next_at,
+                Some(_) => Timestamp::EPOCH,
+            },
         }
-        self.next_at
     }
 
-    /// Records that a request is sent at `now`, for which there was a wait if `is_limited`.
+    /// Records that a request is sent at `now`. `is_limited` if requests wait, so that a higher rate would be used.
     pub(crate) fn on_send(&mut self, now: Timestamp, is_limited: bool) -> Purpose {
         self.grow(now, is_limited);
-        if now < self.next_at {
-            if let Some(probe) = &mut self.probe {
-                probe.is_outstanding = true;
-            } else {
-                // Enough to use up what the server's bucket has gained since the last probe at this rate.
-                let gained = self.rate * seconds(self.probe_interval) * (1.0 - PLATEAU);
-                let left = super::to_count(gained.ceil()).saturating_add(2);
-                self.probe = Some(ProbeSeries {
-                    left,
-                    is_outstanding: true,
-                });
-            }
+        if now < self.next_at
+            && let Some(reduced) = &mut self.reduced
+        {
+            let needed = reduced.former_rate * PROBE_SECONDS;
+            let left = super::to_count(needed.ceil()).saturating_add(2);
+            let series = reduced.series.get_or_insert(ProbeSeries {
+                left,
+                is_outstanding: false,
+            });
+            series.is_outstanding = true;
             return Purpose::Probe;
         }
         // A timer that fires late may catch up a little, but an idle client saves nothing.
@@ -138,8 +160,8 @@ impl HiddenQuota {
 
     /// Records that a request was not sent after all.
     pub(crate) fn on_cancel(&mut self, purpose: Purpose, now: Timestamp) {
-        match (purpose, &mut self.probe) {
-            (Purpose::Probe, Some(probe)) => probe.is_outstanding = false,
+        match (purpose, self.series()) {
+            (Purpose::Probe, Some(series)) => series.is_outstanding = false,
             _ => {
                 let back = super::nanos(1.0 / self.rate).as_nanos();
                 let next_at = self.next_at.as_nanos().saturating_sub(back);
@@ -148,23 +170,36 @@ impl HiddenQuota {
         }
     }
 
+    /// Records that a probe has no result.
+    pub(crate) fn on_abandoned_probe(&mut self) {
+        if let Some(series) = self.series() {
+            series.is_outstanding = false;
+        }
+    }
+
     /// Records that a request was admitted.
     pub(crate) fn on_success(&mut self, purpose: Purpose, now: Timestamp) {
-        let (Purpose::Probe, Some(probe)) = (purpose, &mut self.probe) else {
+        let (Purpose::Probe, Some(series)) = (purpose, self.series()) else {
             return;
         };
-        probe.is_outstanding = false;
-        probe.left = probe.left.saturating_sub(1);
-        if probe.left > 0 {
+        series.is_outstanding = false;
+        series.left = series.left.saturating_sub(1);
+        if series.left > 0 {
             return;
         }
-        // The server admits more than it did: return to the best rate in steps, each confirmed by a probe.
-        self.probe = None;
-        self.probe_interval = self.settings.probe_interval;
-        self.probe_at = now.after(Nanos::from_millis(100));
-        self.rate = (self.rate * 1.6).min(self.best * PLATEAU);
-        self.ceiling = Some((self.rate / PLATEAU).max(self.ceiling.unwrap_or(0.0)));
-        self.cut_at = now;
+        // The server admits more than it did: the former quota is back.
+        if let Some(mut reduced) = self.reduced.take() {
+            reduced.series = None;
+            self.returned = Some(Return {
+                at: now,
+                rate: self.rate,
+                ceiling: self.ceiling,
+                reduced,
+            });
+            self.set_rate(reduced.former_rate * PLATEAU);
+            self.ceiling = Some(reduced.former_rate);
+            self.cut_at = now;
+        }
     }
 
     /// Records that a request sent at `sent_at` was refused. Returns whether that changed the estimate.
@@ -175,32 +210,44 @@ impl HiddenQuota {
         now: Timestamp,
         random: &mut Random,
     ) -> bool {
-        if purpose == Purpose::Probe || self.probe.is_some() {
-            self.end_probe(now, random);
+        // A series uses up what the server's bucket has gained, so that paced requests may be refused as well.
+        if purpose == Purpose::Probe || self.series().is_some() {
+            if self.series().is_some() {
+                self.end_probe(now, random);
+            }
             return false;
         }
         if sent_at < self.cut_at {
             return false;
         }
-        match self.ceiling {
-            None => {
-                self.ceiling = Some(self.rate);
-                self.set_rate(self.rate * 0.5);
-            }
-            Some(_) => self.cut(now),
+        if let Some(returned) = self.returned.take()
+            && now.since(returned.at) < PROBE_DOUBT
+        {
+            self.rate = returned.rate;
+            self.ceiling = returned.ceiling;
+            self.reduced = Some(returned.reduced);
+            self.cut_at = now;
+            self.grown_at = now;
+            self.end_probe(now, random);
+            return true;
+        }
+        if self.ceiling.is_none() {
+            self.ceiling = Some(self.rate);
+            self.set_rate(self.rate * FIRST_CUT);
+        } else {
+            self.cut(now, random);
         }
         self.cut_at = now;
         self.grown_at = now;
-        self.probe_interval = self.settings.probe_interval;
-        self.schedule_probe(now, random);
+        self.pause(now);
         true
     }
 
-    fn cut(&mut self, now: Timestamp) {
+    fn cut(&mut self, now: Timestamp, random: &mut Random) {
         // At a slow rate the next refusal takes longer to arrive, and still is the same event.
         let same_event = Nanos::from_secs(2).max(super::nanos(3.0 / self.rate));
-        let is_same_event = now.since(self.cut_at) < same_event;
-        self.cuts_in_a_row = if is_same_event {
+        let held = now.since(self.cut_at);
+        self.cuts_in_a_row = if held < same_event {
             self.cuts_in_a_row.saturating_add(1)
         } else {
             0
@@ -211,36 +258,54 @@ impl HiddenQuota {
             .copied()
             .unwrap_or(0.5);
         if self.cuts_in_a_row == 0 {
+            self.confirmed_rate = (held > CONFIRMED).then_some(self.rate);
             self.ceiling = Some(self.rate);
-            if self.rate >= self.best || now.since(self.best_at) > MEMORY {
-                self.best = self.rate;
-                self.best_at = now;
-            }
         } else {
             // The ceiling lies between this rate and the next.
             self.ceiling = Some(self.rate * (1.0 + cut) / 2.0);
+            if let (Some(former_rate), None) = (self.confirmed_rate, &self.reduced) {
+                let interval = self.settings.probe_interval;
+                self.reduced = Some(ReducedQuota {
+                    former_rate,
+                    probe_at: self.next_probe(interval, now, random),
+                    interval,
+                    probes: 0,
+                    series: None,
+                });
+            }
         }
         self.set_rate(self.rate * cut);
     }
 
+    /// Ends a series of probes that was refused, and plans the next.
     fn end_probe(&mut self, now: Timestamp, random: &mut Random) {
-        if self.probe.take().is_some() {
-            let longer = seconds(self.probe_interval) * self.settings.probe_growth;
-            self.probe_interval = super::nanos(longer);
-            self.schedule_probe(now, random);
+        let Some(mut reduced) = self.reduced.take() else {
+            return;
+        };
+        reduced.series = None;
+        reduced.probes = reduced.probes.saturating_add(1);
+        reduced.interval = super::nanos(seconds(reduced.interval) * self.settings.probe_growth);
+        reduced.probe_at = self.next_probe(reduced.interval, now, random);
+        if reduced.probes < MAX_PROBES {
+            self.reduced = Some(reduced);
         }
+        self.pause(now);
     }
 
-    fn schedule_probe(&mut self, now: Timestamp, random: &mut Random) {
+    fn next_probe(&self, interval: Nanos, now: Timestamp, random: &mut Random) -> Timestamp {
         // At most one request in ten is a probe.
-        let interval = seconds(self.probe_interval).max(10.0 / self.rate);
+        let interval = seconds(interval).max(10.0 / self.rate);
         let spread = 0.75 + 0.5 * random.fraction();
-        self.probe_at = now.after(super::nanos(interval * spread));
+        now.after(super::nanos(interval * spread))
     }
 
-    fn is_reduced(&self) -> bool {
-        self.ceiling
-            .is_some_and(|ceiling| ceiling < self.best * REDUCED)
+    fn pause(&mut self, now: Timestamp) {
+        let pause = super::nanos(PAUSE_REQUESTS / self.rate);
+        self.next_at = self.next_at.max(now).after(pause);
+    }
+
+    fn series(&mut self) -> Option<&mut ProbeSeries> {
+        self.reduced.as_mut()?.series.as_mut()
     }
 
     /// Grows the rate for the time since it last did. A rate that nobody uses up does not grow.
@@ -251,15 +316,16 @@ impl HiddenQuota {
             return;
         }
         let Some(ceiling) = self.ceiling else {
-            return self.set_rate(self.rate * elapsed.exp2());
+            // Doubled every second, but slower where a request takes long: many clients may begin at the same time.
+            return self.set_rate(self.rate * elapsed.exp2().min(1.15));
         };
         let plateau = ceiling * PLATEAU;
-        if self.rate < plateau {
+        if self.rate < plateau * 0.998 {
             let back = 1.0 - (-elapsed / RETURN_SECONDS).exp();
             self.set_rate(self.rate + (plateau - self.rate) * back);
         } else if self.rate > ceiling * CEILING_IS_GONE {
             self.set_rate(self.rate * (elapsed / 2.0).exp2());
-        } else if now.since(self.cut_at) > self.settings.hold {
+        } else if now.since(self.cut_at) > HOLD {
             self.set_rate(self.rate * (1.0 + GROWTH_PER_SECOND * elapsed));
         }
     }

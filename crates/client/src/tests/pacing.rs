@@ -110,7 +110,7 @@ fn tokens_are_reserved_by_estimate_and_settled_by_usage() {
     let grant = granted(&mut pacer, &request(), NOW);
     pacer.on_response(grant, 200, &info(&fields), NOW);
     let cost = |tokens| request().with_cost(RequestCost::NONE.with_output_tokens(tokens));
-    let mut grant = granted(&mut pacer, &cost(900), NOW);
+    let mut grant = granted(&mut pacer, &cost(900), seconds(1));
     // The estimate leaves 100 tokens, and there are more once the request used less.
     let waiter = queued(&mut pacer, &cost(500), NOW);
     assert!(due(&mut pacer, seconds(29)).is_empty());
