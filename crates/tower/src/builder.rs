@@ -229,14 +229,15 @@ impl TollgateLayerBuilder {
         service: Arc<RateLimitService<C>>,
     ) -> Result<TollgateLayer<C>, InvalidLayer> {
         let layer = TollgateLayer::new(LayerState {
-            service: Arc::clone(&service),
+            service,
             settings: self.settings,
             kept_alive: Mutex::default(),
             has_warned: AtomicBool::new(false),
         });
+        let service = layer.rate_limit_service();
         if let (PolicySource::File(_), Some(reloader)) = (&self.source, service.reloader()) {
             let timing = WatchTiming::default();
-            let keys = KeyFileWatcher::new(Arc::clone(&service), timing);
+            let keys = KeyFileWatcher::new(Arc::clone(service), timing);
             keys.follow_policy().map_err(InvalidLayer::Watch)?;
             let watcher = FileWatcher::start(Arc::clone(reloader), timing, move |_| {
                 keys.follow_policy_or_log();
