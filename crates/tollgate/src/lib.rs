@@ -57,6 +57,11 @@ pub use snapshot::RestoreError;
 #[cfg(feature = "tower")]
 pub use tollgate_tower as tower;
 
+/// The Rust code of the page about the layer is compiled as it is printed.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tower.md")]
+pub struct TowerPage;
+
 #[expect(deprecated, reason = "the former names are exported for one release")]
 pub use deprecated::{
     AllAllowed, Allowed, Ask, Builder, Counting, Denied, ErrorKind, Gate, GateBuilder, Name,
