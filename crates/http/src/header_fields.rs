@@ -64,6 +64,12 @@ impl HeaderFields {
         self.fields.clear();
     }
 
+    /// All values, one after the other.
+    #[must_use]
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
     /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         self.fields().map(|field| (field.name, field.value))

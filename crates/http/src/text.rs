@@ -46,17 +46,40 @@ pub(crate) const fn seconds(span: Nanos) -> u64 {
     span.as_secs_ceil()
 }
 
-/// Appends two digits at a time. Most numbers are short, and a temporary array would cost more than they do.
+/// Appends the digits of a number: pairs out of a table, from the last one, and then all of them at once.
 fn push_digits(out: &mut Vec<u8>, number: u64) {
-    if number >= 100 {
-        push_digits(out, number / 100);
-    } else if number < 10 {
-        out.push(ascii_digit(number));
-        return;
+    if number < 10 {
+        return out.push(ascii_digit(number));
     }
-    let pair = number % 100;
-    out.extend_from_slice(&[ascii_digit(pair / 10), ascii_digit(pair % 10)]);
+    // The largest number has twenty digits.
+    let mut text = [[b'0'; 2]; 10];
+    let (mut rest, mut len) = (number, 0);
+    for slot in text.iter_mut().rev() {
+        let pair = usize::try_from(rest % 100).ok();
+        *slot = pair
+            .and_then(|pair| PAIRS.get(pair))
+            .copied()
+            .unwrap_or_default();
+        len += if rest < 10 { 1 } else { 2 };
+        rest /= 100;
+        if rest == 0 {
+            break;
+        }
+    }
+    let text = text.as_flattened();
+    out.extend_from_slice(text.get(text.len() - len..).unwrap_or_default());
 }
+
+/// The text of 0 to 99 in two digits.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let (mut left, mut number) = (pairs.as_mut_slice(), 0_u64);
+    while let [pair, rest @ ..] = left {
+        *pair = [ascii_digit(number / 10), ascii_digit(number % 10)];
+        (left, number) = (rest, number + 1);
+    }
+    pairs
+};
 
 const fn ascii_digit(digit: u64) -> u8 {
     let [low, ..] = digit.to_le_bytes();

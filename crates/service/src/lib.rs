@@ -33,16 +33,16 @@ mod watchdog;
 
 #[doc(hidden)]
 pub use claims::fuzz_token;
-pub use claims::{ClaimVerifier, PreparedClaims, TokenCounters, TokenRejection};
+pub use claims::{ClaimVerifier, KeyFileWatcher, PreparedClaims, TokenCounters, TokenRejection};
 pub use decision::Refusal;
 pub use demo::demo_policy;
 pub use denial_log::DenialLogMode;
 pub use error::InvalidService;
 pub use header_fields::{
-    HeaderCache, HeaderRenderer, HeaderSubject, role_name, shared_header_value, with_header_fields,
+    HeaderCache, HeaderRenderer, HeaderSubject, copy_to_shared, role_name, with_header_fields,
     write_problem,
 };
-pub use http_request::{HttpAttributes, decode_form, without_port};
+pub use http_request::{HttpAttributes, decode_form, find_header, without_port};
 pub use metrics::{DegradationCause, Metrics, RequestOutcome, Transport};
 pub use open_request::OpenRequest;
 pub use operator::OperatorActionError;

@@ -61,6 +61,11 @@ pub use tollgate_tower as tower;
 #[cfg(feature = "client")]
 pub use tollgate_client as client;
 
+/// The Rust code of the page about the layer is compiled as it is printed.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tower.md")]
+pub struct TowerPage;
+
 #[expect(deprecated, reason = "the former names are exported for one release")]
 pub use deprecated::{
     AllAllowed, Allowed, Ask, Builder, Counting, Denied, ErrorKind, Gate, GateBuilder, Name,

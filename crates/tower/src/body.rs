@@ -18,7 +18,7 @@ pin_project! {
     pub struct ResponseBody<B, C: Clock = SystemClock> {
         #[pin]
         source: Source<B>,
-        request: Option<OpenRequest<C>>,
+        request: Option<Box<OpenRequest<C>>>,
     }
 }
 
@@ -33,7 +33,7 @@ pin_project! {
 
 impl<B: Body, C: Clock> ResponseBody<B, C> {
     /// The body of the inner service. `request` ends with it.
-    pub(crate) fn inner(body: B, request: Option<OpenRequest<C>>) -> Self {
+    pub(crate) fn inner(body: B, request: Option<Box<OpenRequest<C>>>) -> Self {
         Self {
             // Nobody polls a body that is empty from the start.
             request: request.filter(|_| !body.is_end_stream()),

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tollgate_service::reload::{FileWatcher, WatchTiming};
 use tollgate_service::{
-    ClientAddressResolver, Clock, Dialects, InvalidPolicy, InvalidService, PolicyFormat,
-    RateLimitService, Secret, SystemClock, load_policy,
+    ClientAddressResolver, Clock, Dialects, InvalidPolicy, InvalidService, KeyFileWatcher,
+    PolicyFormat, RateLimitService, Secret, SystemClock, load_policy,
 };
 
 use crate::layer::TollgateLayer;
@@ -48,6 +48,7 @@ pub struct TollgateLayerBuilder {
     settings: RequestSettings,
     dialects: Dialects,
     reports_decisions: bool,
+    secret: Option<Secret>,
 }
 
 #[derive(Debug)]
@@ -77,6 +78,7 @@ impl TollgateLayerBuilder {
             settings: RequestSettings::default(),
             dialects: Dialects::default(),
             reports_decisions: false,
+            secret: None,
         }
     }
 
@@ -188,6 +190,20 @@ impl TollgateLayerBuilder {
         self
     }
 
+    /// Sets the secret that keys digests: the same in all processes of a fleet. The default is a random one.
+    ///
+    /// ```
+    /// use tollgate_tower::{LimitSpec, Secret, TollgateLayer};
+    ///
+    /// let secret = Secret::from_shared_text(b"the same text in every process")?;
+    /// let layer = TollgateLayer::builder().limit(LimitSpec::rate("all", "5/s")).secret(secret).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn secret(mut self, secret: Secret) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
     /// Builds the layer.
     ///
     /// # Errors
@@ -212,7 +228,7 @@ impl TollgateLayerBuilder {
         self,
         clock: C,
     ) -> Result<TollgateLayer<C>, InvalidLayer> {
-        let secret = Secret::random();
+        let secret = self.secret.unwrap_or_else(Secret::random);
         let service = match &self.source {
             PolicySource::File(path) => {
                 RateLimitService::from_file(path, self.keys, clock, secret)?
@@ -241,21 +257,24 @@ impl TollgateLayerBuilder {
         self,
         service: Arc<RateLimitService<C>>,
     ) -> Result<TollgateLayer<C>, InvalidLayer> {
-        let watcher = match (&self.source, service.reloader()) {
-            (PolicySource::File(_), Some(reloader)) => {
-                let watch =
-                    FileWatcher::start(Arc::clone(reloader), WatchTiming::default(), |_| {});
-                Some(Mutex::new(watch.map_err(InvalidLayer::Watch)?))
-            }
-            _ => None,
-        };
-        Ok(TollgateLayer::new(LayerState {
+        let layer = TollgateLayer::new(LayerState {
             service,
             settings: self.settings,
             reports_decisions: self.reports_decisions,
-            _watcher: watcher,
+            kept_alive: Mutex::default(),
             has_warned: AtomicBool::new(false),
-        }))
+        });
+        let service = layer.rate_limit_service();
+        if let (PolicySource::File(_), Some(reloader)) = (&self.source, service.reloader()) {
+            let timing = WatchTiming::default();
+            let keys = KeyFileWatcher::new(Arc::clone(service), timing);
+            keys.follow_policy().map_err(InvalidLayer::Watch)?;
+            let watcher = FileWatcher::start(Arc::clone(reloader), timing, move |_| {
+                keys.follow_policy_or_log();
+            });
+            layer.keep_alive(watcher.map_err(InvalidLayer::Watch)?);
+        }
+        Ok(layer)
     }
 }
 

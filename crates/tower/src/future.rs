@@ -17,6 +17,7 @@ use crate::decision_info::DecisionInfo;
 use crate::layer_state::LayerAdmission;
 use crate::permit::{RequestPermit, is_connect, is_upgrade};
 use crate::response_fields::ResponseFields;
+use crate::upgrade::attach_permit;
 
 /// The status of a request whose inner service failed, for policies that count or refund statuses.
 const INNER_ERROR: u16 = 502;
@@ -38,14 +39,14 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<F, B, E, C: Clock> {
-        Refused { response: Option<Response<Bytes>> },
+        Refused { response: Option<Box<Response<Bytes>>> },
         Running { #[pin] future: F, running: Option<RunningRequest<C>> },
         Boxed { future: BoxedResponse<B, E, C> },
     }
 }
 
 impl<F, B, E, C: Clock> ResponseFuture<F, B, E, C> {
-    pub(crate) const fn refused(response: Response<Bytes>) -> Self {
+    pub(crate) const fn refused(response: Box<Response<Bytes>>) -> Self {
         Self {
             state: State::Refused {
                 response: Some(response),
@@ -108,7 +109,7 @@ impl<F, B, E, C: Clock> fmt::Debug for ResponseFuture<F, B, E, C> {
 
 /// A request whose inner service is at work.
 pub(crate) struct RunningRequest<C: Clock> {
-    request: Option<OpenRequest<C>>,
+    request: Option<Box<OpenRequest<C>>>,
     fields: ResponseFields,
     info: Option<Box<DecisionInfo>>,
     /// The handle that the handler may keep, if the request has permits.
@@ -130,6 +131,7 @@ impl<C: Clock + 'static> RunningRequest<C> {
             open.start();
             if open.has_permits() {
                 let handle = RequestPermit::default();
+                attach_permit(request.extensions_mut(), &handle);
                 request.extensions_mut().insert(handle.clone());
                 permit = Some(handle);
             }

@@ -3,7 +3,7 @@
 //! Must not know: how requests are decided.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tollgate_service::{Clock, RateLimitService, SystemClock};
 use tower_layer::Layer;
@@ -82,6 +82,23 @@ impl<C: Clock + 'static> TollgateLayer<C> {
         Self {
             state: Arc::new(state),
         }
+    }
+
+    /// Keeps a value until the last clone of the layer and of its services is dropped, for example the tasks of a fleet node.
+    ///
+    /// ```
+    /// let layer = tollgate_tower::TollgateLayer::from_policy("limits: [{ name: all, rate: 5/s }]")?;
+    /// let kept = std::sync::Arc::new(());
+    /// layer.keep_alive(kept.clone());
+    /// assert_eq!(std::sync::Arc::strong_count(&kept), 2);
+    /// drop(layer);
+    /// assert_eq!(std::sync::Arc::strong_count(&kept), 1);
+    /// # Ok::<(), tollgate_tower::InvalidLayer>(())
+    /// ```
+    pub fn keep_alive(&self, value: impl Send + 'static) {
+        let kept = self.state.kept_alive.lock();
+        let mut kept = kept.unwrap_or_else(PoisonError::into_inner);
+        kept.push(Box::new(value));
     }
 
     /// The service that decides: its metrics, operator actions and policy.

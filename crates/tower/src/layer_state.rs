@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use tollgate_service::reload::FileWatcher;
 use tollgate_service::{
     Attributes as _, CheckMode, CheckOptions, Clock, OpenRequest, Outcome, RateLimitService,
     Refusal, Transport, Verdict, WaitPermit, WaitQueueFull, with_header_fields,
@@ -26,31 +25,27 @@ pub(crate) struct LayerState<C> {
     pub(crate) settings: RequestSettings,
     /// Whether responses get a [`DecisionInfo`].
     pub(crate) reports_decisions: bool,
-    /// Reloads the policy file while the layer lives. Never locked; it makes the watcher `Sync`.
-    pub(crate) _watcher: Option<Mutex<FileWatcher>>,
+    /// Values that live as long as the layer: the watcher of the policy file, the tasks of a fleet node.
+    pub(crate) kept_alive: Mutex<Vec<Box<dyn Send>>>,
     /// Whether a request without an address was logged.
     pub(crate) has_warned: AtomicBool,
 }
 
 /// The decision on a request.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most requests are admitted, and a box would be an allocation for each"
-)]
 pub(crate) enum Decision<C: Clock> {
-    Refused(Response<Bytes>),
+    Refused(Box<Response<Bytes>>),
     Admitted(LayerAdmission<C>),
 }
 
 /// An admitted request.
 pub(crate) struct LayerAdmission<C: Clock> {
-    /// What has to be settled, if anything.
-    pub(crate) request: Option<OpenRequest<C>>,
+    /// What has to be settled, if anything. In a box, because most requests have nothing to settle.
+    pub(crate) request: Option<Box<OpenRequest<C>>>,
     pub(crate) fields: ResponseFields,
     /// What the response says of the decision.
     pub(crate) info: Option<Box<DecisionInfo>>,
     /// How long the request waits first, and its place in the wait queue.
-    pub(crate) wait: Option<(Duration, WaitPermit)>,
+    pub(crate) wait: Option<Box<(Duration, WaitPermit)>>,
 }
 
 impl<C: Clock> Decision<C> {
@@ -58,7 +53,7 @@ impl<C: Clock> Decision<C> {
         if let Some(info) = info {
             response.extensions_mut().insert(*info);
         }
-        Self::Refused(response)
+        Self::Refused(Box::new(response))
     }
 }
 
@@ -72,8 +67,8 @@ impl<C: Clock + 'static> LayerState<C> {
         self.service.renew_due_permits();
         let options = CheckOptions::default();
         let transport = transport(is_grpc);
-        let verdict = self.service.check_local(transport, &attributes, options)?;
-        Some(self.conclude(verdict, is_grpc))
+        let mut verdict = self.service.check_local(transport, &attributes, options)?;
+        Some(self.conclude(&mut verdict, is_grpc))
     }
 
     /// Decides with the fleet, or while the wait queue is full.
@@ -89,16 +84,17 @@ impl<C: Clock + 'static> LayerState<C> {
             }
         }
         let options = CheckOptions::default();
-        let verdict = self.service.check(transport, &attributes, options).await;
-        self.conclude(verdict, is_grpc)
+        let mut verdict = self.service.check(transport, &attributes, options).await;
+        self.conclude(&mut verdict, is_grpc)
     }
 
     fn read<'a>(&'a self, head: RequestHead<'a>) -> (LayerAttributes<'a>, bool) {
         let mut attributes = head.attributes(&self.settings);
-        if attributes.http.may_repeat_values() {
+        if attributes.may_repeat_values()
+            && let Some(http) = attributes.http_mut()
+        {
             let generation = self.service.engine().generation();
-            let rules = generation.rules().duplicate_rules();
-            attributes.http.resolve_duplicates(rules);
+            http.resolve_duplicates(generation.rules().duplicate_rules());
         }
         if attributes.ip().is_none() && !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -108,22 +104,23 @@ impl<C: Clock + 'static> LayerState<C> {
         (attributes, head.is_grpc())
     }
 
-    fn conclude(&self, mut verdict: Verdict, is_grpc: bool) -> Decision<C> {
-        let info = self.report(|| DecisionInfo::from_verdict(&verdict));
-        if let Some(refusal) = Refusal::from_verdict(&verdict) {
-            let response = refuse(&self.service, &verdict, refusal, is_grpc);
+    fn conclude(&self, verdict: &mut Verdict, is_grpc: bool) -> Decision<C> {
+        let info = self.report(|| DecisionInfo::from_verdict(verdict));
+        if let Some(refusal) = Refusal::from_verdict(verdict) {
+            let response = refuse(&self.service, verdict, refusal, is_grpc);
             return Decision::refused(response, info);
         }
         let wait = match verdict.outcome() {
             Outcome::Wait(wait) => {
                 let ticket = verdict.take_wait_ticket();
-                Some((wait.into(), self.service.acquire_wait(ticket, None)))
+                let permit = self.service.acquire_wait(ticket, None);
+                Some(Box::new((wait.into(), permit)))
             }
             _ => None,
         };
         Decision::Admitted(LayerAdmission {
-            request: self.service.open_request(&mut verdict),
-            fields: self.fields(&verdict),
+            request: self.service.open_request(verdict),
+            fields: self.fields(verdict),
             info,
             wait,
         })

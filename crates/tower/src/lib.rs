@@ -21,6 +21,7 @@ mod response_fields;
 mod service;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 pub use body::ResponseBody;
 pub use builder::{InvalidLayer, TollgateLayerBuilder};
@@ -33,5 +34,5 @@ pub use request::PeerAddress;
 pub use service::TollgateService;
 pub use tollgate_service::{
     ClientAddressResolver, Clock, Dialects, ForwardedHeader, InvalidNetwork, InvalidPolicy,
-    InvalidService, ManualClock, Network, RateLimitService, SystemClock, Timestamp,
+    InvalidService, ManualClock, Network, RateLimitService, Secret, SystemClock, Timestamp,
 };

@@ -1,4 +1,4 @@
-//! A handle on the permits of a request, for handlers that upgrade their connection.
+//! A handle on the permits of a request, for streams that outlive their response.
 //!
 //! Must not know: which permits there are, how they are released.
 
@@ -10,24 +10,20 @@ use tollgate_service::{Clock, OpenRequest};
 
 /// The permits of a request with a `concurrency` limit. The layer puts it into the request's extensions.
 ///
-/// A handler that upgrades the connection moves it into the task that serves the upgraded stream. Then the permits are
-/// released when the last clone is dropped. If nobody keeps one, they are released with the response, as for every other
-/// request.
+/// A stream that hyper upgrades keeps it by itself. If your stream comes from elsewhere, move the handle into the task that serves
+/// the stream: after an upgrade (101, or success of CONNECT) the permits are released when the last clone is dropped. If nobody
+/// keeps one, they are released with the response, as for every other request.
 ///
 /// ```
 /// use axum::Extension;
 /// use axum::response::Response;
 /// use tollgate_tower::RequestPermit;
 ///
-/// # async fn serve(_: hyper::upgrade::OnUpgrade) {}
-/// async fn handler(
-///     // `None` if no limit of concurrency applies.
-///     permit: Option<Extension<RequestPermit>>,
-///     mut request: axum::extract::Request,
-/// ) -> Response {
-///     let upgrade = hyper::upgrade::on(&mut request);
+/// # async fn serve_other_stream() {}
+/// // `None` if no limit of concurrency applies.
+/// async fn handler(permit: Option<Extension<RequestPermit>>) -> Response {
 ///     tokio::spawn(async move {
-///         serve(upgrade).await;
+///         serve_other_stream().await;
 ///         drop(permit);
 ///     });
 /// #   Response::default()
@@ -43,13 +39,13 @@ impl RequestPermit {
     /// Gives the request to the handler's clones of this handle. Returns it if there are none.
     pub(crate) fn hand_over<C: Clock + 'static>(
         self,
-        request: OpenRequest<C>,
-    ) -> Option<OpenRequest<C>> {
+        request: Box<OpenRequest<C>>,
+    ) -> Option<Box<OpenRequest<C>>> {
         if Arc::strong_count(&self.held) == 1 {
             return Some(request);
         }
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        *held = Some(Box::new(request));
+        *held = Some(request);
         None
     }
 }

@@ -6,13 +6,14 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 
-use http::header::{CONTENT_TYPE, HOST};
+use http::header::{CONTENT_TYPE, COOKIE, HOST};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri};
 use tollgate_service::{
     Attribute, AttributeFamily, Attributes, ClientAddressResolver, HttpAttributes, Unreadable,
-    without_port,
+    find_header, without_port,
 };
 
 /// The address of a connection's peer, for servers whose framework does not put it into requests.
@@ -101,8 +102,11 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// Whether it is a gRPC call.
+    /// Whether it is a gRPC call. All of them are `POST`.
     pub(crate) fn is_grpc(&self) -> bool {
+        if *self.method != Method::POST {
+            return false;
+        }
         let content_type = self.headers.get(CONTENT_TYPE);
         content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
     }
@@ -162,8 +166,8 @@ impl<'a> RequestHead<'a> {
     }
 
     /// The host: `:authority` of HTTP/2 and of absolute targets, else `Host`. An error if they contradict each other.
-    fn host(&self) -> Result<Option<&'a [u8]>, Unreadable> {
-        let authority = self.original_uri().host().map(str::as_bytes);
+    fn host(&self, uri: &'a Uri) -> Result<Option<&'a [u8]>, Unreadable> {
+        let authority = uri.host().map(str::as_bytes);
         let fields = self.headers.get_all(HOST).into_iter();
         let mut hosts = authority
             .into_iter()
@@ -177,32 +181,14 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// The attributes of the request.
+    /// The attributes of the request. Only what every decision needs is read at once.
     pub(crate) fn attributes(self, settings: &'a RequestSettings) -> LayerAttributes<'a> {
-        let uri = self.original_uri();
-        // The target of CONNECT has no path.
-        let path = match uri.path() {
-            "" => "/",
-            path => path,
-        };
-        let mut http = HttpAttributes::new(self.headers)
-            .with_method(self.method.as_str().as_bytes())
-            .with_target(path.as_bytes(), uri.query().unwrap_or_default().as_bytes());
-        match self.host() {
-            Ok(Some(host)) => http = http.with_host(host),
-            Ok(None) => {}
-            Err(reason) => http = http.with_unreadable(reason),
-        }
-        if let Some(ip) = self.client(&settings.clients) {
-            http = http.with_ip(ip);
-        }
-        if let Some(route) = self.route(&settings.grpc_methods) {
-            http = http.with_route(route);
-        }
         LayerAttributes {
-            http,
-            extensions: self.extensions,
-            known: &settings.extensions,
+            head: self,
+            uri: self.original_uri(),
+            ip: self.client(&settings.clients),
+            settings,
+            http: OnceLock::new(),
         }
     }
 }
@@ -210,31 +196,95 @@ impl<'a> RequestHead<'a> {
 /// The attributes of a request, with those that the program provides.
 #[derive(Debug)]
 pub(crate) struct LayerAttributes<'a> {
-    pub(crate) http: HttpAttributes<'a>,
-    extensions: &'a Extensions,
-    known: &'a [ExtensionAttribute],
+    head: RequestHead<'a>,
+    uri: &'a Uri,
+    ip: Option<IpAddr>,
+    settings: &'a RequestSettings,
+    /// Everything that is spelled in several ways or may be repeated, once it is needed.
+    http: OnceLock<HttpAttributes<'a>>,
+}
+
+impl<'a> LayerAttributes<'a> {
+    /// Whether the request may have an attribute more than once. Most requests do not, so they need not look at the rules.
+    pub(crate) fn may_repeat_values(&self) -> bool {
+        let headers = self.head.headers;
+        self.uri.query().is_some()
+            || headers.len() != headers.keys_len()
+            || headers.contains_key(COOKIE)
+            // The two may contradict each other.
+            || (self.uri.authority().is_some() && headers.contains_key(HOST))
+    }
+
+    /// The attributes whose repeated values have to be resolved.
+    pub(crate) fn http_mut(&mut self) -> Option<&mut HttpAttributes<'a>> {
+        self.http();
+        self.http.get_mut()
+    }
+
+    fn path(&self) -> &'a [u8] {
+        match self.uri.path() {
+            // The target of CONNECT has no path.
+            "" => b"/",
+            path => path.as_bytes(),
+        }
+    }
+
+    fn http(&self) -> &HttpAttributes<'a> {
+        self.http.get_or_init(|| self.read_http())
+    }
+
+    fn read_http(&self) -> HttpAttributes<'a> {
+        let query = self.uri.query().unwrap_or_default();
+        let http = HttpAttributes::new(self.head.headers)
+            .with_method(self.head.method.as_str().as_bytes())
+            .with_target(self.path(), query.as_bytes());
+        match self.head.host(self.uri) {
+            Ok(Some(host)) => http.with_host(host),
+            Ok(None) => http,
+            Err(reason) => http.with_unreadable(reason),
+        }
+    }
 }
 
 impl Attributes for LayerAttributes<'_> {
     fn ip(&self) -> Option<IpAddr> {
-        self.http.ip()
+        self.ip
     }
 
     fn get(&self, attribute: &Attribute) -> Option<&[u8]> {
-        let Attribute::Extension(name) = attribute else {
-            return self.http.get(attribute);
-        };
-        let known = self.known.iter().find(|known| known.name == *name)?;
-        (known.read)(self.extensions).map(str::as_bytes)
+        match attribute {
+            Attribute::Path => Some(self.path()),
+            Attribute::Route => self.head.route(&self.settings.grpc_methods),
+            Attribute::Method if is_upper_case(self.head.method) => {
+                Some(self.head.method.as_str().as_bytes())
+            }
+            Attribute::Header(name) if self.http.get().is_none() => {
+                find_header(self.head.headers, name).map(HeaderValue::as_bytes)
+            }
+            Attribute::Extension(name) => {
+                let mut known = self.settings.extensions.iter();
+                let known = known.find(|known| known.name == *name)?;
+                (known.read)(self.head.extensions).map(str::as_bytes)
+            }
+            other => self.http().get(other),
+        }
     }
 
     fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
-        self.http.visit_names(family, visit)
+        self.http().visit_names(family, visit)
     }
 
     fn unreadable(&self) -> Option<Unreadable> {
-        self.http.unreadable()
+        self.http.get()?.unreadable()
     }
+}
+
+/// Whether a method needs no other spelling.
+fn is_upper_case(method: &Method) -> bool {
+    !method
+        .as_str()
+        .bytes()
+        .any(|byte| byte.is_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -242,7 +292,7 @@ mod tests {
     use super::*;
 
     fn host(request: &Request<()>) -> Result<Option<&[u8]>, Unreadable> {
-        RequestHead::of_request(request).host()
+        RequestHead::of_request(request).host(request.uri())
     }
 
     /// HTTP/2 has the host in the target, HTTP/1 in a field. A client that sends both could name one host to the state and

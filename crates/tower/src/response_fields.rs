@@ -3,15 +3,22 @@
 //! Must not know: dialects, how fields are rendered.
 
 use arrayvec::ArrayVec;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
-use tollgate_service::{HeaderFields, Merge, shared_header_value};
+use bytes::Bytes;
+use http::header::{Entry, HeaderMap, HeaderName, HeaderValue};
+use tollgate_service::{HeaderFields, Merge, copy_to_shared};
 
 /// The fields of the default dialect fit, with room for one more dialect.
 const USUAL_FIELDS: usize = 4;
 
+/// Names of the default dialect, which need not be parsed.
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
 /// Rendered header fields.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseFields {
+    /// The values, one after the other.
+    values: Bytes,
     usual: ArrayVec<ResponseField, USUAL_FIELDS>,
     more: Vec<ResponseField>,
 }
@@ -19,20 +26,21 @@ pub(crate) struct ResponseFields {
 #[derive(Debug)]
 struct ResponseField {
     name: &'static str,
-    value: HeaderValue,
+    value_len: u32,
     merge: Merge,
 }
 
 impl ResponseFields {
+    #[inline]
     pub(crate) fn new(fields: &HeaderFields) -> Self {
-        let mut new = Self::default();
+        let mut new = Self {
+            values: copy_to_shared(fields.text()),
+            ..Self::default()
+        };
         for field in fields.fields() {
-            let Some(value) = shared_header_value(field.value) else {
-                continue;
-            };
             let field = ResponseField {
                 name: field.name,
-                value,
+                value_len: u32::try_from(field.value.len()).unwrap_or(0),
                 merge: field.merge,
             };
             if let Err(full) = new.usual.try_push(field) {
@@ -43,17 +51,38 @@ impl ResponseFields {
     }
 
     /// Adds the fields to a response. A field that the response has is not replaced: list fields get another line, others stay.
-    pub(crate) fn merge_into(self, headers: &mut HeaderMap) {
-        for field in self.usual.into_iter().chain(self.more) {
-            let name = HeaderName::from_static(field.name);
-            match field.merge {
-                Merge::KeepExisting if headers.contains_key(&name) => {}
-                // An identical value adds nothing.
-                Merge::Append if headers.get_all(&name).iter().any(|one| one == field.value) => {}
-                Merge::KeepExisting | Merge::Append => {
-                    headers.append(name, field.value);
-                }
+    pub(crate) fn merge_into(mut self, headers: &mut HeaderMap) {
+        for field in self.usual.iter().chain(&self.more) {
+            let len = usize::try_from(field.value_len).unwrap_or(0);
+            let value = self.values.split_to(len.min(self.values.len()));
+            // A response that has no room for a field goes without it.
+            if let (Ok(value), Ok(entry)) = (
+                HeaderValue::from_maybe_shared(value),
+                headers.try_entry(header_name(field.name)),
+            ) {
+                merge(entry, value, field.merge);
             }
         }
+    }
+}
+
+fn merge(entry: Entry<'_, HeaderValue>, value: HeaderValue, rule: Merge) {
+    match (entry, rule) {
+        (Entry::Vacant(entry), _) => drop(entry.try_insert(value)),
+        (Entry::Occupied(mut entry), Merge::Append) => {
+            // An identical value adds nothing.
+            if !entry.iter().any(|one| *one == value) {
+                entry.append(value);
+            }
+        }
+        (Entry::Occupied(_), Merge::KeepExisting) => {}
+    }
+}
+
+fn header_name(name: &'static str) -> HeaderName {
+    match name {
+        "ratelimit" => RATELIMIT,
+        "ratelimit-policy" => RATELIMIT_POLICY,
+        other => HeaderName::from_static(other),
     }
 }

@@ -111,7 +111,8 @@ where
         Decision::Refused(response) => return Ok(response.map(ResponseBody::refusal)),
         Decision::Admitted(admission) => admission,
     };
-    if let Some((wait, permit)) = admission.wait.take() {
+    if let Some(turn) = admission.wait.take() {
+        let (wait, permit) = *turn;
         // Dropping this future drops the permit, which gives the place in the queue back.
         tokio::time::sleep(wait).await;
         permit.complete();

@@ -36,9 +36,9 @@ use tollgate_server::listen::{
 };
 use tollgate_server::resp::{self, RespLimits, RespServer};
 use tollgate_server::{HttpApi, HttpLimits};
-use tollgate_service::reload::{FileWatcher, ReloadHandle, ReloadOutcome, WatchTiming};
+use tollgate_service::reload::{FileWatcher, WatchTiming};
 use tollgate_service::state::{InitialState, ProcessState, StateFile};
-use tollgate_service::{InvalidService, RateLimitService, Secret, demo_policy};
+use tollgate_service::{InvalidService, KeyFileWatcher, RateLimitService, Secret, demo_policy};
 use tollgate_store::{MemoryStore, SystemClock};
 
 use access_log::{OpenAccessLog, ReopenSignal};
@@ -75,8 +75,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     app.metrics().expose_dropped_log_lines(dropped_lines);
     let tls = TlsSetup::open(&options.tls)?;
     // Watches the policy file until this function returns.
-    let _watch = app.envoy().reloader().map(watch_policy).transpose()?;
-    let _watch_keys = watch_keys(app.service())?;
+    let _watch = watch_files(&app)?;
     let mut resp = RespServer::new(throttle)?.with_buffers(Arc::clone(&buffers));
     if let Some(fleet) = &fleet {
         app.join(fleet.shared.fleet());
@@ -341,19 +340,15 @@ fn expected_connections(options: &Options) -> u64 {
     most.saturating_add(HttpLimits::for_admin().listener.max_connections) as u64
 }
 
-/// Watches the file with the keys of tokens, if the policy has one. A file that a later policy names is polled.
-fn watch_keys(service: &Arc<RateLimitService<SystemClock>>) -> io::Result<Option<FileWatcher>> {
-    let path = service.claims().keys_file();
-    let (timing, service) = (WatchTiming::default(), Arc::clone(service));
-    let look = move || {
-        let outcome = service.claims().reload_keys(timing.settle, service.now());
-        outcome == Some(ReloadOutcome::Settling)
-    };
-    let watch = path.map(|path| FileWatcher::watch_paths([&*path], timing, look));
+/// Watches the policy file, if there is one, and the file with the keys of tokens that the current policy names.
+fn watch_files(app: &HttpApi<SystemClock>) -> io::Result<Option<FileWatcher>> {
+    let timing = WatchTiming::default();
+    let keys = KeyFileWatcher::new(Arc::clone(app.service()), timing);
+    keys.follow_policy()?;
+    let reloader = app.envoy().reloader();
+    // The reloader logs its result. Without a policy file nothing names another file of keys.
+    let watch = reloader.map(|reload| {
+        FileWatcher::start(reload, timing, move |_result| keys.follow_policy_or_log())
+    });
     watch.transpose()
-}
-
-fn watch_policy(reload: Arc<dyn ReloadHandle>) -> io::Result<FileWatcher> {
-    // The reloader logs the result.
-    FileWatcher::start(reload, WatchTiming::default(), |_result| {})
 }

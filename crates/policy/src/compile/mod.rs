@@ -16,6 +16,7 @@ mod shared_states;
 mod tests;
 
 pub(crate) use limit::{full_key, when_full};
+pub(crate) use preflights::preflight_limit;
 
 use std::collections::HashMap;
 

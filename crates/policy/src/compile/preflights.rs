@@ -9,7 +9,7 @@ use crate::model::{
 use tollgate_core::QuotaUnit;
 
 /// The limit that preflights are charged to. `None` if they are ordinary requests, or if the policy has no limits.
-pub(super) fn preflight_limit(policy: &Policy) -> Option<LimitRule> {
+pub(crate) fn preflight_limit(policy: &Policy) -> Option<LimitRule> {
     let rate = policy.preflights?;
     // A policy that only observes must not begin to deny.
     let modes = policy.limits.iter();

@@ -28,6 +28,14 @@ impl fmt::Display for Explanation {
             }
             write!(f, "{limit}")?;
         }
+        if let Some(preflights) = &self.preflights {
+            let (name, mode, per) = (&preflights.name, &preflights.mode, &preflights.per);
+            writeln!(f)?;
+            writeln!(f, "CORS preflights: {name} ({mode}), counted for {per}")?;
+            for quota in &preflights.quotas {
+                writeln!(f, "  {}", quota.words)?;
+            }
+        }
         self.show_slots(f)
     }
 }

@@ -29,6 +29,7 @@ pub use window::WindowExplanation;
 
 use serde::Serialize;
 
+use crate::compile::preflight_limit;
 use crate::model::{Mode, Policy};
 use crate::rules::Rules;
 use crate::source::Diagnostic;
@@ -44,6 +45,8 @@ pub struct Explanation {
     pub exempt: Vec<String>,
     /// The limits, in file order.
     pub limits: Vec<LimitExplanation>,
+    /// The built-in limit of CORS preflights, unless they are ordinary requests.
+    pub preflights: Option<LimitExplanation>,
     /// The cluster slots of a request that all limits apply to. Each slot is one round trip.
     pub slots: Vec<SlotExplanation>,
 }
@@ -53,7 +56,8 @@ impl Explanation {
     #[must_use]
     pub fn without_fleet(mut self) -> Self {
         self.slots.clear();
-        self.limits.iter_mut().for_each(|limit| limit.fleet.clear());
+        let limits = self.limits.iter_mut().chain(&mut self.preflights);
+        limits.for_each(|limit| limit.fleet.clear());
         self
     }
 }
@@ -69,6 +73,7 @@ pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Diagnostic>> {
     for rule in &policy.limits {
         limits.push(limit::explain(policy, rule)?);
     }
+    let preflights = preflight_limit(policy).map(|rule| limit::explain(policy, &rule));
     let deny = policy.deny.iter().map(|deny| {
         let message = deny
             .message
@@ -89,6 +94,7 @@ pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Diagnostic>> {
         deny: deny.collect(),
         exempt: policy.exempt.iter().map(matching::describe_match).collect(),
         limits,
+        preflights: preflights.transpose()?,
         slots: fleet::explain_slots(policy),
     })
 }

@@ -11,6 +11,7 @@ mod failure_throttle;
 mod fuzz;
 mod jwk;
 mod key_file;
+mod key_file_watcher;
 mod key_set;
 mod rejection;
 mod strict_json;
@@ -21,6 +22,7 @@ mod verifier;
 
 #[doc(hidden)]
 pub use fuzz::fuzz_token;
+pub use key_file_watcher::KeyFileWatcher;
 pub use rejection::{TokenCounters, TokenRejection};
 
 use std::path::PathBuf;

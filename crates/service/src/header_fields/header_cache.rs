@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use tollgate_core::QuotaUnit;
-use tollgate_engine::{Generation, LimitState, QuotaInfo, Verdict};
+use tollgate_engine::{Generation, LimitState, Verdict};
 use tollgate_http::{QuotaPolicy, Scope};
 use tollgate_policy::rules::{Meter, MeterRef, MeterRole, Rule};
 
@@ -72,26 +72,21 @@ impl HeaderCache {
     }
 
     /// The rendered policy of the quota that decided.
-    pub(super) fn policy(
-        &self,
-        verdict: &Verdict,
-        state: &LimitState,
-        quota: &QuotaInfo<'_>,
-    ) -> Option<&QuotaPolicy> {
+    pub(super) fn policy(&self, verdict: &Verdict, state: &LimitState) -> Option<&QuotaPolicy> {
         let meters = self.rules.get(state.rule_index())?;
         let entries = meters.get(state.meter_index())?;
         let entry = match state.quota_index() {
             Some(index) => entries.listed.get(index)?,
             None => {
                 let [requests, bytes, others] = &entries.computed;
-                match quota.unit() {
+                match verdict.quota_info(state).unit() {
                     QuotaUnit::Requests => requests,
                     QuotaUnit::Bytes => bytes,
                     _ => others,
                 }
             }
         };
-        let policy = entry.get_or_init(|| render(verdict, state, quota).map(Box::new));
+        let policy = entry.get_or_init(|| render(verdict, state).map(Box::new));
         policy.as_deref()
     }
 }
@@ -106,7 +101,8 @@ impl MeterEntries {
 }
 
 #[cold]
-fn render(verdict: &Verdict, state: &LimitState, quota: &QuotaInfo<'_>) -> Option<QuotaPolicy> {
+fn render(verdict: &Verdict, state: &LimitState) -> Option<QuotaPolicy> {
+    let quota = verdict.quota_info(state);
     let rule = verdict.rule(state)?;
     let meter = rule.meters.get(state.meter_index())?;
     let name = full_name(rule, meter, state);

@@ -5,12 +5,13 @@
 //! requests are decided.
 
 mod header_cache;
-mod header_value;
+mod partition_cache;
 mod problem;
+mod shared_bytes;
 
 pub use header_cache::HeaderCache;
-pub use header_value::shared_header_value;
 pub use problem::{role_name, write_problem};
+pub use shared_bytes::copy_to_shared;
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,11 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::Guard;
+use arrayvec::ArrayVec;
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_engine::{EnforcementMode, LimitState, Verdict};
-use tollgate_http::{
-    Dialect, Dialects, HeaderFields, Jitter, PartitionKey, RateLimitItem, RateLimitStatus,
-};
+use tollgate_http::{Dialect, Dialects, HeaderFields, Jitter, RateLimitItem, RateLimitStatus};
 use tollgate_policy::rules::MeterRole;
 use tollgate_store::contract::MAX_CHECKS;
 
@@ -165,21 +165,16 @@ impl HeaderRenderer {
         let binding = verdict.binding();
         let is_binding = |state: &LimitState| binding.is_some_and(|one| std::ptr::eq(one, state));
         let states = verdict.limits().iter();
-        let mut sent =
+        let sent =
             states.filter_map(|state| Some((state, self.rate_limit_item(verdict, state, cache)?)));
-        let Some((state, first)) = sent.next() else {
-            return work(&[], None);
-        };
-        let mut items = [first; N];
-        let (mut len, mut bound) = (1, is_binding(state).then_some(0));
-        for (slot, (state, item)) in items.iter_mut().skip(1).zip(sent) {
+        let (mut items, mut bound) = (ArrayVec::<_, N>::new(), None);
+        for (state, item) in sent.take(N) {
             if is_binding(state) {
-                bound = Some(len);
+                bound = Some(items.len());
             }
-            *slot = item;
-            len += 1;
+            items.push(item);
         }
-        work(items.get(..len).unwrap_or_default(), bound)
+        work(&items, bound)
     }
 
     /// The status of a limit. `None` if it is not sent to clients.
@@ -192,19 +187,22 @@ impl HeaderRenderer {
         if !is_sent_to_clients(state) {
             return None;
         }
-        let quota = verdict.quota_info(state);
-        let window = quota.window();
-        let policy = cache.policy(verdict, state, &quota)?;
-        let item = RateLimitItem::new(policy, state.outcome, &state.status)
-            .with_quota(state.status.limit, window)
-            .with_next_unit_after(quota.time_to_next_unit(&state.status))
-            .with_cost(state.cost);
-        let key = verdict.key(state);
-        if key.is_empty() || !self.sends_partitions {
-            return Some(item);
+        let policy = cache.policy(verdict, state)?;
+        let mut item =
+            RateLimitItem::new(policy, state.outcome, &state.status).with_cost(state.cost);
+        item.quota = state.status.limit;
+        if state.quota_index().is_none() {
+            // Entries of computed quotas are shared, so the window may be another one.
+            item.window = verdict.quota_info(state).window();
         }
-        let partition = PartitionKey::digest(&self.secret.0, key);
-        Some(item.with_partition(partition))
+        if state.status.remaining == 0 {
+            item.next_unit_after = verdict.quota_info(state).time_to_next_unit(&state.status);
+        }
+        let key = verdict.key(state);
+        if !key.is_empty() && self.sends_partitions {
+            item.partition = Some(partition_cache::digest(&self.secret.0, key));
+        }
+        Some(item)
     }
 
     /// The first seed of random delays. It differs between processes, so that the nodes of a fleet do not add the same delays.

@@ -2,9 +2,11 @@
 //!
 //! Must not know: sockets, how a transport learned of the request, which limits exist.
 
+mod header_lookup;
 mod percent;
 mod repeated_values;
 
+pub use header_lookup::find_header;
 pub use percent::{decode_form, without_port};
 
 use std::borrow::Cow;
@@ -193,7 +195,7 @@ impl Attributes for HttpAttributes<'_> {
             Attribute::Host => self.host.as_deref(),
             Attribute::Path => self.path,
             Attribute::Route => self.route,
-            Attribute::Header(name) => self.headers.get(&**name).map(HeaderValue::as_bytes),
+            Attribute::Header(name) => find_header(self.headers, name).map(HeaderValue::as_bytes),
             Attribute::Query(name) => values_named(self.pairs(), name).next(),
             Attribute::Cookie(name) => values_named(self.cookies(), name).next(),
             // Verified claims and descriptors come from elsewhere.

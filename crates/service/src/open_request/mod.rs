@@ -4,9 +4,19 @@
 //! the response corrects costs and counts statuses, the end of the body releases permits. Dropping it is an end, too. Must not
 //! know: HTTP libraries, how a transport learns of the end.
 
+#[cfg(test)]
+mod fleet_tests;
+#[cfg(test)]
+mod model;
 mod permit_table;
 #[cfg(test)]
 mod tests;
+
+/// What [`PermitTable`] is built of. The model checker has another set.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    pub(super) use std::sync::{Mutex, MutexGuard, PoisonError};
+}
 
 pub(crate) use permit_table::PermitTable;
 
@@ -22,6 +32,9 @@ use crate::service::RateLimitService;
 const NO_RESPONSE: u16 = 0;
 /// The status of a request whose handler panicked.
 const PANICKED: u16 = 500;
+
+/// Leases that one round renews. The next round goes on, so that other work of a fleet node is not kept waiting.
+const MAX_RENEWALS_PER_ROUND: usize = 256;
 
 /// An admitted request that has something to settle.
 ///
@@ -91,7 +104,7 @@ impl<C: Clock> OpenRequest<C> {
 
     /// Settles what the head of the response decides. Returns the request if something waits for the end of the body.
     #[must_use = "dropping it ends the body"]
-    pub fn respond(mut self, response: &dyn Response) -> Option<Self> {
+    pub fn respond(mut self: Box<Self>, response: &dyn Response) -> Option<Box<Self>> {
         self.start();
         if let Phase::Running { head, body } = std::mem::replace(&mut self.phase, Phase::Settled) {
             if let Some(head) = head {
@@ -155,12 +168,14 @@ impl<C: Clock> fmt::Debug for OpenRequest<C> {
 
 impl<C: Clock> RateLimitService<C> {
     /// The request of a verdict, until its response has ended. `None` if nothing has to be settled.
-    pub fn open_request(self: &Arc<Self>, verdict: &mut Verdict) -> Option<OpenRequest<C>> {
-        Some(OpenRequest {
+    ///
+    /// In a box: most requests have nothing to settle, and what carries a request about stays small.
+    pub fn open_request(self: &Arc<Self>, verdict: &mut Verdict) -> Option<Box<OpenRequest<C>>> {
+        Some(Box::new(OpenRequest {
             phase: Phase::Waiting(verdict.take_ticket()?),
             service: Arc::clone(self),
             body_bytes: 0,
-        })
+        }))
     }
 
     /// The number of requests that hold permits, and how many of them lost one because its lease expired.
@@ -186,7 +201,10 @@ impl<C: Clock> RateLimitService<C> {
         let Some(engine) = self.fleet_engine() else {
             return;
         };
-        while let Some((number, ticket)) = self.permits.take_due(self.now()) {
+        for _ in 0..MAX_RENEWALS_PER_ROUND {
+            let Some((number, ticket)) = self.permits.take_due(self.now()) else {
+                return;
+            };
             // If the store does not answer, the lease goes on and the next round tries again.
             let is_held = engine.renew(&ticket).await.unwrap_or(true);
             if let Some(ended) = self.permits.put_back(number, ticket, self.now(), is_held) {

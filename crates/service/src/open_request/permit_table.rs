@@ -5,11 +5,11 @@
 //! settled.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_engine::Ticket;
+
+use super::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError};
 
 /// A lease is renewed after this fraction of it, so that two attempts may fail.
 const RENEWALS_PER_LEASE: u64 = 3;

@@ -69,6 +69,8 @@ mod builder;
 mod concurrency;
 mod connection;
 mod deprecated;
+#[cfg(feature = "tower")]
+mod layer;
 mod limit_ids;
 mod limiter;
 mod operations;
@@ -81,6 +83,8 @@ pub use batch::{CheckItem, check_all, refund_all};
 pub use builder::LimiterBuilder;
 pub use concurrency::{ConcurrencyLimiter, ConcurrencyLimiterBuilder, Permit};
 pub use connection::Redis;
+#[cfg(feature = "tower")]
+pub use layer::{BuildOverRedis, InvalidSharedLayer, SharedLayerOptions};
 pub use limiter::Limiter;
 pub use reservation::{Reservation, SettlementOutcome};
 

@@ -10,3 +10,5 @@ mod pacing;
 mod real_clients;
 mod responses;
 mod support;
+mod tokens;
+mod upgrades;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::get as route;
-use axum::{Extension, Router};
 use http::StatusCode;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -24,7 +24,7 @@ use tower::service_fn;
 use tower_layer::Layer as _;
 
 use super::support::{layer, text};
-use crate::{RequestPermit, TollgateLayer};
+use crate::TollgateLayer;
 
 async fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -88,11 +88,7 @@ impl Drop for Working {
     clippy::disallowed_methods,
     reason = "an upgraded stream outlives its handler"
 )]
-async fn upgrade(
-    permit: Option<Extension<RequestPermit>>,
-    gauge: Gauge,
-    mut request: Request,
-) -> Response {
+async fn upgrade(gauge: Gauge, mut request: Request) -> Response {
     let on_upgrade = hyper::upgrade::on(&mut request);
     let working = gauge.enter();
     let stream = tokio::task::spawn(async move {
@@ -101,9 +97,9 @@ async fn upgrade(
             let mut rest = Vec::new();
             // Until the client closes it.
             let _read = stream.read_to_end(&mut rest).await;
+            // Before the stream, which releases its permit.
+            drop(working);
         }
-        drop(working);
-        drop(permit);
     });
     drop(stream);
     let mut response = Response::new(Body::empty());
@@ -127,7 +123,7 @@ fn app(layer: TollgateLayer, gauge: &Gauge) -> Router {
         tokio::task::yield_now().await;
         assert!(std::hint::black_box(false), "this handler panics");
     });
-    let upgrades = route(move |permit, request| upgrade(permit, upgrades, request));
+    let upgrades = route(move |request| upgrade(upgrades, request));
     Router::new()
         .route("/", plain)
         .route("/panic", panics)

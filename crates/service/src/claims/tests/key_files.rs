@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::signer::Signer;
 use super::*;
-use crate::reload::ReloadOutcome;
+use crate::KeyFileWatcher;
+use crate::reload::{ReloadOutcome, WatchTiming};
 use tollgate_core::Nanos;
 
 const SETTLE: Duration = Duration::from_secs(1);
@@ -177,4 +178,43 @@ fn a_reload_with_the_same_settings_keeps_the_cache_and_others_do_not() {
         Some("forged"),
         "without `jwt`, callers vouch for claims"
     );
+}
+
+/// A policy without `jwt` was replaced by one with a `keys_file`, and the file was not watched until the next start.
+#[test]
+fn a_keys_file_that_a_later_policy_introduces_is_watched_from_then_on() {
+    let (first, second) = (Folder::new("later-first"), Folder::new("later-second"));
+    let (old, new) = (Signer::eddsa(1), Signer::es256());
+    first.write(&[old.jwk("old")]);
+    second.write(&[old.jwk("old")]);
+    let (service, clock) = service("limits: [{ name: all, rate: 1000/s }]");
+    let service = Arc::new(service);
+    let timing = WatchTiming {
+        settle: Duration::from_millis(1),
+        ..WatchTiming::default()
+    };
+    let watcher = KeyFileWatcher::new(Arc::clone(&service), timing);
+    watcher.follow_policy().unwrap();
+    assert_eq!(watcher.watched_path(), None);
+    for folder in [&first, &second] {
+        service.replace(&load(&folder.policy())).unwrap();
+        watcher.follow_policy().unwrap();
+        assert_eq!(watcher.watched_path(), Some(folder.file()));
+        let token = caller(&new.good("new", "bob"));
+        assert_eq!(sub_of(&service, &token), None);
+        folder.write(&[new.jwk("new")]);
+        // The watcher looks on its own thread, and the settle time passes on the service's clock.
+        let (_never, tick) = std::sync::mpsc::channel::<()>();
+        let looks = (0..3_000).any(|_| {
+            clock.advance(Nanos::from_millis(10));
+            let _timeout = tick.recv_timeout(Duration::from_millis(10));
+            sub_of(&service, &token).is_some()
+        });
+        assert!(looks, "it is not watched");
+    }
+    service
+        .replace(&load("limits: [{ name: all, rate: 1000/s }]"))
+        .unwrap();
+    watcher.follow_policy().unwrap();
+    assert_eq!(watcher.watched_path(), None);
 }

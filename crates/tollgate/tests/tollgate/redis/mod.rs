@@ -1,6 +1,7 @@
 //! Limiters over a real Redis. Tests do not sleep: they poll until a deadline.
 
 mod concurrency;
+mod layer;
 mod limit_ids;
 mod memory_parity;
 mod operations;

@@ -1,26 +1,23 @@
-//! Header values out of a buffer of the thread, so that most responses need no allocation of their own.
+//! Bytes out of a buffer of the thread, so that the fields of most responses need no allocation of their own.
 //!
 //! Must not know: which fields there are.
 
 use std::cell::Cell;
 
-use bytes::BytesMut;
-use http::HeaderValue;
+use bytes::{Bytes, BytesMut};
 
 /// Room for the field values of some dozens of responses.
 const VALUES_LEN: usize = 4_096;
 
-/// A header value with these bytes. `None` if a header value cannot have them.
+/// A copy of these bytes, for the values of a response's fields.
 ///
-/// Values share a buffer of this thread. It is used again once all values in it are gone.
+/// Copies share a buffer of this thread. It is used again once all copies in it are gone.
 ///
 /// ```
-/// let value = tollgate_service::shared_header_value(b"1").unwrap();
-/// assert_eq!(value, "1");
-/// assert!(tollgate_service::shared_header_value(b"\n").is_none());
+/// assert_eq!(tollgate_service::copy_to_shared(b"1"), "1");
 /// ```
 #[must_use]
-pub fn shared_header_value(bytes: &[u8]) -> Option<HeaderValue> {
+pub fn copy_to_shared(bytes: &[u8]) -> Bytes {
     thread_local! {
         static VALUES: Cell<BytesMut> = Cell::new(BytesMut::new());
     }
@@ -33,7 +30,7 @@ pub fn shared_header_value(bytes: &[u8]) -> Option<HeaderValue> {
         values.reserve(bytes.len().max(VALUES_LEN));
     }
     values.extend_from_slice(bytes);
-    let value = HeaderValue::from_maybe_shared(values.split().freeze());
+    let copy = values.split().freeze();
     VALUES.set(values);
-    value.ok()
+    copy
 }
