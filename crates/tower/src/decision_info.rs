@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tollgate_service::{Outcome, Verdict};
+use tollgate_service::{DenialReason, Outcome, Verdict};
 
 /// What was decided on a request. With [`report_decisions`](crate::TollgateLayerBuilder::report_decisions) the layer puts it
 /// into the extensions of each response.
@@ -26,7 +26,7 @@ impl DecisionInfo {
         };
         Self {
             is_admitted: verdict.is_admitted(),
-            reason: verdict.reason().map(|reason| reason.as_str()),
+            reason: verdict.reason().map(DenialReason::as_str),
             limit: verdict.rule_name().or_else(binding).map(Box::from),
             wait: match verdict.outcome() {
                 Outcome::Wait(wait) => wait.into(),

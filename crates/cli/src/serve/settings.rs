@@ -191,6 +191,9 @@ impl Options {
             return Err("two policies are named, one by --config; name one");
         }
         let is_off = |address: &ListenAddress| *address == ListenAddress::Off;
+        if self.gateway.upstream.is_some() && !is_off(&self.gateway.listen_gateway) {
+            return Ok(());
+        }
         if [&self.listen, &self.listen_grpc, &self.listen_resp]
             .into_iter()
             .any(|address| !is_off(address))

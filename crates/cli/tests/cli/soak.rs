@@ -148,7 +148,7 @@ fn the_gateway_keeps_its_memory_and_its_files() {
         "{done} exchanges in {seconds} s, memory grew by {} bytes",
         memory.growth()
     );
-    assert!(done > 1_000, "{done} exchanges");
+    assert!(done > 100, "{done} exchanges");
     memory.check().unwrap();
     // Upstream connections expire a second after their last request.
     let mut files = open_files(server.id()).unwrap();

@@ -12,7 +12,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use tollgate_http::ProblemDetails;
 
-use super::counted_body::{CountedBody, is_long};
+use super::budgeted_body::{BudgetedBody, is_long};
 use super::upstream::{UpstreamBody, UpstreamBodyError};
 use crate::listen::BufferBudget;
 
@@ -23,7 +23,7 @@ pub(super) enum GatewayBody {
     Own(Bytes),
     Upstream(UpstreamBody),
     /// One that is long or of unknown length.
-    Counted(Box<CountedBody>),
+    Budgeted(Box<BudgetedBody>),
 }
 
 impl GatewayBody {
@@ -34,7 +34,7 @@ impl GatewayBody {
     /// The body of an upstream, which is counted in the budget if it is long.
     pub(super) fn upstream(body: UpstreamBody, budget: &Arc<BufferBudget>) -> Self {
         match is_long(&body) {
-            true => Self::Counted(Box::new(CountedBody::new(body, budget))),
+            true => Self::Budgeted(Box::new(BudgetedBody::new(body, budget))),
             false => Self::Upstream(body),
         }
     }
@@ -69,7 +69,7 @@ impl Body for GatewayBody {
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
             Self::Upstream(body) => Pin::new(body).poll_frame(context),
-            Self::Counted(body) => body.poll_frame(context),
+            Self::Budgeted(body) => body.poll_frame(context),
         }
     }
 
@@ -77,7 +77,7 @@ impl Body for GatewayBody {
         match self {
             Self::Own(bytes) => bytes.is_empty(),
             Self::Upstream(body) => body.is_end_stream(),
-            Self::Counted(body) => body.body().is_end_stream(),
+            Self::Budgeted(body) => body.body().is_end_stream(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Body for GatewayBody {
                 SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
             }
             Self::Upstream(body) => body.size_hint(),
-            Self::Counted(body) => body.size_hint(),
+            Self::Budgeted(body) => body.size_hint(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A stream of a client that ends at the first ambiguous HTTP/1.1 request, so that hyper answers it with 400.
 //!
-//! The line end of the refused line becomes NUL, which no parser takes, and nothing is read after it. A tunnel is not
-//! looked at. Must not know: what makes a request ambiguous.
+//! The line end of the refused line becomes NUL, which no parser takes. After it the stream has the end of a head, because
+//! hyper parses a head that arrives in pieces only when it has its end, and then an error. A tunnel is not looked at.
+//! Must not know: what makes a request ambiguous.
 
 use std::io;
 use std::pin::Pin;
@@ -18,6 +19,8 @@ pub(super) struct FramingGuard<S> {
     stream: S,
     framing: RequestFraming,
     tunnel: ConnectionTunnel,
+    /// What is still read after a refused request.
+    ending: &'static [u8],
 }
 
 impl<S> FramingGuard<S> {
@@ -26,6 +29,7 @@ impl<S> FramingGuard<S> {
             stream,
             framing: RequestFraming::new(),
             tunnel,
+            ending: b"\r\n\r\n",
         }
     }
 }
@@ -38,7 +42,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for FramingGuard<S> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.framing.is_refused() {
-            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            let len = this.ending.len().min(buffer.remaining());
+            let (piece, rest) = this.ending.split_at_checked(len).unwrap_or_default();
+            if piece.is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
+            buffer.put_slice(piece);
+            this.ending = rest;
+            return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;

@@ -6,8 +6,8 @@
 
 mod access_log;
 mod body;
+mod budgeted_body;
 mod connection;
-mod counted_body;
 mod forwarder;
 mod framing_guard;
 mod fuzz_request_head;

@@ -84,12 +84,7 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
         .add(&["charge"], charges.load(Ordering::Relaxed))
         .add(&["refund"], refunds.load(Ordering::Relaxed));
     write_tokens(&mut page, service.claims().counters());
-    page.family(&families::LOG_LINES_DROPPED)
-        .add(&[], metrics.dropped_log_lines());
-    if let Some(dropped) = metrics.dropped_access_log_lines() {
-        page.family(&families::ACCESS_LOG_LINES_DROPPED)
-            .add(&[], dropped);
-    }
+    write_dropped_lines(&mut page, metrics);
     if let Some(state) = metrics.state_file() {
         page.family(&families::STATE_SAVES)
             .add(&["saved"], state.saves())
@@ -103,6 +98,15 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
         .add(&[env!("CARGO_PKG_VERSION")], 1);
     write_process(&mut page, &ProcessStats::current());
     page.finish()
+}
+
+fn write_dropped_lines(page: &mut MetricsPage, metrics: &Metrics) {
+    page.family(&families::LOG_LINES_DROPPED)
+        .add(&[], metrics.dropped_log_lines());
+    if let Some(dropped) = metrics.dropped_access_log_lines() {
+        page.family(&families::ACCESS_LOG_LINES_DROPPED)
+            .add(&[], dropped);
+    }
 }
 
 fn write_tokens(page: &mut MetricsPage, counters: &TokenCounters) {

@@ -46,7 +46,7 @@ server.on("upgrade", (request, socket) => {
   socket.write(
     `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`,
   );
-  socket.on("error", () => socket.destroy());
+  socket.on("error", () => socket.destroy()).on("end", () => socket.end());
   socket.once("data", (frame) => {
     const length = frame[1] & 0x7f;
     const mask = frame.subarray(2, 6);

@@ -55,7 +55,9 @@ fn run(program: &str, arguments: &[&str]) -> String {
 #[test]
 fn wrk_and_h2load_are_admitted_exactly_to_the_limit() {
     let nginx = Nginx::running(NGINX);
-    let policy = format!("limits: [{{ name: per-path, key: path, rate: {LIMIT}/d }}]");
+    let limit =
+        |name: &str| format!("{{ name: {name}, match: {{ path: /{name} }}, rate: {LIMIT}/d }}");
+    let policy = format!("limits: [{}, {}]", limit("wrk"), limit("h2load"));
     let (server, url, _file) = start_gateway(&policy, nginx.address());
     let said = run("wrk", &["-t2", "-c16", "-d1s", &format!("{url}/wrk")]);
     let number = |line: &str| {

@@ -289,11 +289,11 @@ fn gateway(number: u16) -> Option<GatewaySpec> {
         route.path = "/second".into();
         route.strip_prefix = number.is_multiple_of(4);
         route.host = Some("*.a.example".into());
-        route.max_body_size = (number % 5 > 0).then_some(u64::from(number) << 10);
+        route.max_body_size = (!number.is_multiple_of(5)).then_some(u64::from(number) << 10);
         gateway.upstreams.push(second);
         gateway.routes.push(route);
     }
-    gateway.max_body_size = (number % 7 > 0).then_some(number.into());
+    gateway.max_body_size = (!number.is_multiple_of(7)).then_some(number.into());
     (!number.is_multiple_of(3)).then_some(gateway)
 }
 

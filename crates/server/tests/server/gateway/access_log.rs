@@ -104,13 +104,13 @@ async fn requests_that_end_early_are_logged_too() {
     let (gateway, lines) = start("none", listener.local_addr().unwrap(), format).await;
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
     client.write_all(get("/gone", "").as_bytes()).await.unwrap();
-    let (mut upstream, _) = listener.accept().await.unwrap();
+    let (_upstream, _) = listener.accept().await.unwrap();
     drop(client);
     assert_eq!(lines.lines(1).await, ["\"GET /gone HTTP/1.1\" 499 -\n"]);
     // The upstream ends in the middle of a body.
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
     client.write_all(get("/half", "").as_bytes()).await.unwrap();
-    (upstream, _) = listener.accept().await.unwrap();
+    let (mut upstream, _) = listener.accept().await.unwrap();
     let half = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
     upstream.write_all(half).await.unwrap();
     drop(upstream);

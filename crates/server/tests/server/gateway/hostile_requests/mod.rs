@@ -15,7 +15,7 @@ use tollgate_server::gateway::GatewayLimits;
 use self::cases::Fate::{self, Forwarded, Refused};
 use self::cases::{chunks, fields, framing, hosts, other_protocols, request_lines};
 use super::recorder::Recorder;
-use super::{DEADLINE, OK, start_with};
+use super::{DEADLINE, OK, start_plain, start_with};
 
 /// Sends one request and returns when the gateway has answered it or closed the connection.
 async fn send(address: std::net::SocketAddr, bytes: Vec<u8>) -> Vec<u8> {
@@ -87,6 +87,43 @@ async fn s_36_the_upstream_sees_one_well_formed_request_or_none() {
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
     assert!(seen.is_empty(), "smuggled: {seen:?}");
+    gateway.running.stop().await;
+}
+
+/// Ambiguous requests get 400 also if they arrive byte by byte, or behind another request.
+#[tokio::test]
+async fn s_36_ambiguous_requests_get_400() {
+    let recorder = Recorder::start(OK).await;
+    let gateway = start_plain(recorder.address).await;
+    for fields in [
+        "Content-Length: 0\r\nContent-Length: 0\r\n\r\n",
+        "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "X: y\n\r\n",
+    ] {
+        let request = format!("POST /a HTTP/1.1\r\nHost: a\r\n{fields}");
+        let behind = format!("GET /first HTTP/1.1\r\nHost: a\r\n\r\n{request}");
+        for (bytes, piece_len) in [(&request, 1_000), (&request, 1), (&behind, 1_000)] {
+            let mut client = TcpStream::connect(gateway.address).await.unwrap();
+            client.set_nodelay(true).unwrap();
+            for piece in bytes.as_bytes().chunks(piece_len) {
+                // The gateway closes at the line that it refuses.
+                let _closed = client.write_all(piece).await;
+                tokio::task::yield_now().await;
+            }
+            let mut answer = Vec::new();
+            let read = timeout(DEADLINE, client.read_to_end(&mut answer)).await;
+            // What was sent behind the refused line may reset the connection after the answer.
+            let _reset = read.expect("a closed connection");
+            let answer = String::from_utf8_lossy(&answer);
+            let answers = answer.matches("HTTP/1.1 ").count();
+            let is_refused = answer.contains("HTTP/1.1 400 Bad Request");
+            assert!(is_refused, "{piece_len} {bytes:?}: {answer}");
+            assert_eq!(answers, if bytes == &behind { 2 } else { 1 }, "{answer}");
+        }
+    }
+    assert!(recorder.requests().iter().all(|one| one.target == "/first"));
     gateway.running.stop().await;
 }
 

@@ -25,7 +25,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// A body whose last piece is reserved.
 #[derive(Debug)]
-pub(super) struct CountedBody {
+pub(super) struct BudgetedBody {
     body: UpstreamBody,
     reserved: BufferReservation,
     /// The next look at the budget, and when the body ends without room.
@@ -38,7 +38,7 @@ pub(super) fn is_long(body: &UpstreamBody) -> bool {
     !body.is_end_stream() && most.is_none_or(|len| len > UNCOUNTED_LEN as u64)
 }
 
-impl CountedBody {
+impl BudgetedBody {
     pub(super) fn new(body: UpstreamBody, budget: &Arc<BufferBudget>) -> Self {
         Self {
             body,
