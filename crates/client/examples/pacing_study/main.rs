@@ -34,7 +34,7 @@ fn main() {
     println!("clients      processes  quota used  refused  most by one  recovery  fairness");
     for processes in [2, 50] {
         for (name, make) in kinds(processes) {
-            let outcome = hidden_quota(processes, 1, make);
+            let outcome = hidden_quota(processes, 1, &make);
             println!(
                 "{name:<12} {processes:>9} {:>10.1}% {:>8} {:>12} {:>8.1}s {:>9.3}",
                 outcome.utilization(SECONDS) * 100.0,
@@ -62,15 +62,8 @@ fn main() {
                 .with_probes(interval, growth)
                 .expect("valid")
         };
-        let runs: Vec<Outcome> = (0..10)
-            .map(|seed| {
-                hidden_quota(
-                    2,
-                    seed,
-                    Box::new(move |seed| Box::new(Paced::new(settings(), seed))),
-                )
-            })
-            .collect();
+        let make: MakeClient = Box::new(move |seed| Box::new(Paced::new(settings(), seed)));
+        let runs: Vec<Outcome> = (0..10).map(|seed| hidden_quota(2, seed, &make)).collect();
         println!(
             "{interval:>13}s {growth:>7} {:>8.1} {:>8.1}s {:>10.1}%",
             mean(&runs, |run| run.total_refused() as f64),
@@ -85,7 +78,7 @@ fn main() {
         refused_part(&outcome) * 100.0
     );
     for (name, make) in kinds(50) {
-        let outcome = outage(1, make);
+        let outcome = outage(1, &make);
         println!(
             "outage of 30 s, 50 clients, {name}: {} arrivals in the first second after it",
             outcome.arrivals(230.0)
@@ -107,7 +100,7 @@ fn kinds(processes: u32) -> [(&'static str, MakeClient); 4] {
             "retry",
             Box::new(move |_| {
                 Box::new(Workers::new(
-                    200_u32.div_ceil(processes).min(4),
+                    if processes > 10 { 1 } else { 4 },
                     Nanos::ZERO,
                 ))
             }),
@@ -123,12 +116,12 @@ fn kinds(processes: u32) -> [(&'static str, MakeClient); 4] {
     ]
 }
 
-fn hidden_quota(processes: u32, seed: u64, make: MakeClient) -> Outcome {
+fn hidden_quota(processes: u32, seed: u64, make: &MakeClient) -> Outcome {
     let server = Server::new(RATE, RATE).with_incident(DROP);
-    run(processes, seed, server, &make)
+    run(processes, seed, server, make)
 }
 
-fn outage(seed: u64, make: MakeClient) -> Outcome {
+fn outage(seed: u64, make: &MakeClient) -> Outcome {
     let incident = Incident {
         from: 200.0,
         to: 230.0,
@@ -168,4 +161,53 @@ fn refused_part(outcome: &Outcome) -> f64 {
 
 fn mean(runs: &[Outcome], value: impl Fn(&Outcome) -> f64) -> f64 {
     runs.iter().map(value).sum::<f64>() / runs.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        DROP, RATE, SECONDS, hidden_quota, kinds, mean, outage, paced, refused_part, shared_work,
+    };
+
+    #[test]
+    fn two_clients_find_a_hidden_quota_and_use_almost_all_of_it() {
+        let runs: Vec<_> = (0..5).map(|seed| hidden_quota(2, seed, &paced())).collect();
+        assert!(mean(&runs, |run| run.utilization(SECONDS)) >= 0.97);
+        assert!(mean(&runs, |run| run.total_refused() as f64) <= 56.0);
+        assert!(mean(&runs, |run| run.recovery(DROP.to, RATE)) <= 15.0);
+        assert!(runs.iter().all(|run| run.fairness() >= 0.85));
+    }
+
+    #[test]
+    fn control_a_retry_loop_is_refused_thousands_of_times() {
+        let [_, (name, retry), ..] = kinds(2);
+        let outcome = hidden_quota(2, 1, &retry);
+        assert!(
+            outcome.total_refused() > 5_000,
+            "{name}: {}",
+            outcome.total_refused()
+        );
+    }
+
+    #[test]
+    fn clients_that_share_a_reported_quota_finish_in_time_and_are_hardly_refused() {
+        let (outcome, ideal) = shared_work(1);
+        assert!(
+            outcome.finished_at <= ideal * 1.05,
+            "{} of {ideal}",
+            outcome.finished_at
+        );
+        assert!(refused_part(&outcome) < 0.01, "{}", refused_part(&outcome));
+    }
+
+    #[test]
+    fn clients_come_back_from_an_outage_without_a_herd() {
+        let arrivals = outage(1, &paced()).arrivals(230.0);
+        assert!(f64::from(arrivals) <= RATE * 1.5, "{arrivals}");
+        let [_, _, (_, backoff), _] = kinds(50);
+        assert!(
+            f64::from(outage(1, &backoff).arrivals(230.0)) > RATE * 1.5,
+            "a control that can fail"
+        );
+    }
 }

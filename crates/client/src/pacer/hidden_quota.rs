@@ -97,7 +97,7 @@ pub(crate) struct HiddenQuota {
     /// When the rate was last cut. Refusals of earlier requests say nothing new.
     cut_at: Timestamp,
     cuts_in_a_row: usize,
-    /// The rate before this series of cuts, if it was held for long.
+    /// The last rate that was held for long.
     confirmed_rate: Option<f64>,
     reduced: Option<ReducedQuota>,
     returned: Option<Return>,
@@ -258,7 +258,9 @@ impl HiddenQuota {
             .copied()
             .unwrap_or(0.5);
         if self.cuts_in_a_row == 0 {
-            self.confirmed_rate = (held > CONFIRMED).then_some(self.rate);
+            if held > CONFIRMED {
+                self.confirmed_rate = Some(self.rate);
+            }
             self.ceiling = Some(self.rate);
         } else {
             // The ceiling lies between this rate and the next.

@@ -104,6 +104,10 @@ pub struct Pacer {
     malformed_fields: u64,
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a grant can be returned only once"
+)]
 impl Pacer {
     /// A pacer. Processes need different seeds, so that they do not retry at the same time.
     #[must_use]

@@ -35,6 +35,8 @@ pub(crate) struct ReportedLimit {
     measured_reset_at: Timestamp,
     used: f64,
     next_at: Timestamp,
+    /// By how much each unit of the last request moved `next_at`.
+    seconds_per_unit: f64,
 }
 
 impl ReportedLimit {
@@ -56,6 +58,7 @@ impl ReportedLimit {
             measured_reset_at: reset_at,
             used: 0.0,
             next_at: now,
+            seconds_per_unit: 0.0,
         })
     }
 
@@ -91,11 +94,8 @@ impl ReportedLimit {
         let rate = self.rate(now);
         self.remaining = (self.remaining - cost).max(0.0);
         self.used += cost;
-        let gap = if rate > 0.0 {
-            nanos(cost / rate)
-        } else {
-            Nanos::ZERO
-        };
+        self.seconds_per_unit = if rate > 0.0 { 1.0 / rate } else { 0.0 };
+        let gap = nanos(cost * self.seconds_per_unit);
         self.next_at = self.next_at.max(now).after(gap.min(MAX_RESET));
     }
 
@@ -103,6 +103,12 @@ impl ReportedLimit {
     pub(crate) fn on_settle(&mut self, difference: f64) {
         self.remaining = (self.remaining - difference).max(0.0);
         self.used = (self.used + difference).max(0.0);
+        let shift = nanos(difference.abs() * self.seconds_per_unit);
+        self.next_at = if difference > 0.0 {
+            self.next_at.after(shift.min(MAX_RESET))
+        } else {
+            Timestamp::from_nanos(self.next_at.as_nanos().saturating_sub(shift.as_nanos()))
+        };
     }
 
     /// Records a refusal that the report did not foresee.

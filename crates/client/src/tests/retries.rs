@@ -7,6 +7,14 @@ use super::support::{NOW, granted, info, pacer, request, seconds};
 use crate::retry::backoff;
 use crate::{Pacer, Refusal, RetryDecision};
 
+/// A status and fields, and what they mean.
+type RefusalCase = (
+    u16,
+    &'static [(&'static str, &'static str)],
+    RefusalReason,
+    RetryDecision,
+);
+
 fn refuse(pacer: &mut Pacer, status: u16, fields: &[(&str, &str)], now: Timestamp) -> Refusal {
     let grant = granted(pacer, &request(), now);
     pacer
@@ -16,7 +24,7 @@ fn refuse(pacer: &mut Pacer, status: u16, fields: &[(&str, &str)], now: Timestam
 
 #[test]
 fn rates_are_retried_and_used_up_quotas_are_not() {
-    let cases: [(u16, &[(&str, &str)], RefusalReason, RetryDecision); 7] = [
+    let cases: [RefusalCase; 7] = [
         (429, &[], RefusalReason::Rate, RetryDecision::Retry),
         (
             429,

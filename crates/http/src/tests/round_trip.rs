@@ -290,7 +290,10 @@ fn shapes_of_well_known_servers_are_read() {
     ]);
     assert_eq!(info.limits[0].unit, LimitUnit::InputTokens);
     assert_eq!(info.limits[0].reset_after, Some(Nanos::from_secs(10)));
+}
 
+#[test]
+fn shapes_of_other_well_known_servers_are_read() {
     // GitHub: its own clock is 100 s ahead of ours; `Date` shows that.
     let info = read(&[
         ("x-ratelimit-limit", "5000"),
