@@ -37,7 +37,7 @@ fn one_by_one(engine: &TestEngine, requests: &[(&dyn Attributes, CheckOptions)])
 fn read_ahead(engine: &TestEngine, requests: &[(&dyn Attributes, CheckOptions)]) -> Vec<String> {
     let mut all = Vec::new();
     engine.check_each(requests.iter().copied(), |verdict| {
-        all.push(summary(&verdict))
+        all.push(summary(&verdict));
     });
     all
 }
