@@ -6,7 +6,8 @@ use std::error::Error;
 use std::hint::black_box;
 
 use tollgate_core::Nanos;
-use tollgate_engine::Engine;
+use tollgate_engine::{CheckOptions, Engine};
+use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::{Amount, LimitRule, Period, Policy, RateSpec};
 use tollgate_policy::rules::Rules;
 use tollgate_store::{ManualClock, MemoryStore};
@@ -24,6 +25,29 @@ pub(super) fn decide(times: u64, limits: usize, units: u64) -> CaseRun {
         return Err("the first request was denied".into());
     }
     measured_section(times, || black_box(&engine).decide(black_box(&request)));
+    Ok(())
+}
+
+/// Decides on a pipeline of sixteen requests under one bucket, each with the same key.
+pub(super) fn decide_pipeline(times: u64) -> CaseRun {
+    let engine = engine(1, 1_000_000_000)?;
+    let request = MatchRequest::of(0);
+    let pipeline = || {
+        let command = (black_box(&request) as &dyn Attributes, CheckOptions::default());
+        std::iter::repeat_n(command, 16)
+    };
+    let mut admitted = 0;
+    engine.check_each(pipeline(), |verdict| {
+        admitted += u32::from(verdict.is_admitted());
+    });
+    if admitted != 16 {
+        return Err(format!("{admitted} of 16 requests were admitted").into());
+    }
+    measured_section(times, || {
+        black_box(&engine).check_each(pipeline(), |verdict| {
+            black_box(verdict);
+        });
+    });
     Ok(())
 }
 

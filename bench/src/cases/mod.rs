@@ -73,6 +73,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("memory/ask_three_kinds", memory::ask_three_kinds),
     ("engine/allow_one", |n| engine::decide(n, 1, 1_000_000_000)),
     ("engine/allow_five", |n| engine::decide(n, 5, 1_000_000_000)),
+    ("engine/pipeline_16", engine::decide_pipeline),
     ("engine/allow_candidate", engine::decide_with_candidate),
     ("engine/deny_one", |n| engine::decide(n, 1, 1)),
     ("engine/deny_five", |n| engine::decide(n, 5, 1)),

@@ -110,6 +110,12 @@ impl Generation {
         self.rules.rules().get(index).zip(self.limits.get(index))
     }
 
+    /// The engine's data for a rule.
+    #[inline]
+    pub(crate) fn entry(&self, index: usize) -> Option<&LimitEntry> {
+        self.limits.get(index)
+    }
+
     /// The counters of the rule with this name.
     pub(crate) fn counters(&self, name: &str) -> Option<&LimitCounters> {
         let entry = self.limits.get(self.rule_index(name)?);

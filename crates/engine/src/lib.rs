@@ -28,6 +28,7 @@ mod plan;
 mod queue_departure;
 mod queueing;
 mod quota_info;
+mod read_ahead;
 mod rollout;
 mod settlement;
 mod sharded_counters;

@@ -1,5 +1,5 @@
-//! Counters that many threads increment without contention: threads have their own shards as far as there are enough,
-//! and a read adds the shards.
+//! Counters that many threads increment without contention: the first threads have shards of their own, all others share
+//! some, and a read adds the shards.
 //!
 //! Must not know: what is counted.
 
@@ -7,8 +7,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-/// The most shards. Threads beyond this number share shards.
-const MAX_SHARDS: usize = 16;
+/// The most threads with a shard of their own.
+const MAX_OWNED: usize = 16;
+/// So many threads with a shard of their own for one shard that others share. Few threads of a server beyond its cores count.
+const OWNED_PER_SHARED: usize = 4;
 
 /// N counters that only grow.
 ///
@@ -19,7 +21,10 @@ const MAX_SHARDS: usize = 16;
 /// ```
 #[derive(Debug)]
 pub struct ShardedCounters<const N: usize> {
-    shards: Box<[CounterShard<N>]>,
+    /// The shards of the first threads, by thread index. Only its thread writes a shard.
+    owned: Box<[CounterShard<N>]>,
+    /// The shards of all other threads.
+    shared: Box<[CounterShard<N>]>,
 }
 
 /// Counters on cache lines of their own, written by few threads.
@@ -28,23 +33,41 @@ pub struct ShardedCounters<const N: usize> {
 struct CounterShard<const N: usize>([AtomicU64; N]);
 
 impl<const N: usize> ShardedCounters<N> {
-    /// One shard for each core, within the bound.
+    /// One owned shard for each core, within the bound.
     #[must_use]
     pub fn new() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let shards = cores.next_power_of_two().min(MAX_SHARDS);
+        let owned = cores.next_power_of_two().min(MAX_OWNED);
+        let shared = owned.div_ceil(OWNED_PER_SHARED);
         let shard = |_| CounterShard(std::array::from_fn(|_| AtomicU64::new(0)));
         Self {
-            shards: (0..shards).map(shard).collect(),
+            owned: (0..owned).map(shard).collect(),
+            shared: (0..shared).map(shard).collect(),
         }
     }
 
     /// Adds to one counter. An unknown index is ignored.
     #[inline]
     pub fn add(&self, counter: usize, amount: u64) {
+        let thread = thread_index();
+        match self.owned.get(thread) {
+            Some(CounterShard(shard)) => {
+                if let Some(counter) = shard.get(counter) {
+                    // No other thread writes it, so it needs no locked instruction.
+                    let count = counter.load(Ordering::Relaxed).wrapping_add(amount);
+                    counter.store(count, Ordering::Relaxed);
+                }
+            }
+            None => self.add_shared(thread, counter, amount),
+        }
+    }
+
+    /// Adds for a thread without a shard of its own.
+    #[inline(never)]
+    fn add_shared(&self, thread: usize, counter: usize, amount: u64) {
         // The number of shards is a power of two.
-        let mask = self.shards.len().wrapping_sub(1);
-        let shard = self.shards.get(thread_index() & mask);
+        let mask = self.shared.len().wrapping_sub(1);
+        let shard = self.shared.get(thread & mask);
         if let Some(counter) = shard.and_then(|CounterShard(shard)| shard.get(counter)) {
             counter.fetch_add(amount, Ordering::Relaxed);
         }
@@ -54,7 +77,7 @@ impl<const N: usize> ShardedCounters<N> {
     #[must_use]
     pub fn read(&self) -> [u64; N] {
         let mut sums = [0_u64; N];
-        for CounterShard(shard) in &self.shards {
+        for CounterShard(shard) in self.owned.iter().chain(&self.shared) {
             for (sum, counter) in sums.iter_mut().zip(shard) {
                 *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
             }
@@ -69,7 +92,8 @@ impl<const N: usize> Default for ShardedCounters<N> {
     }
 }
 
-/// This thread's index. Threads are numbered in the order of their first call.
+/// This thread's index. Threads are numbered in the order of their first call, and no number is used twice.
+#[inline]
 pub(crate) fn thread_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -102,6 +126,17 @@ mod tests {
             }
         });
         assert_eq!(shards.read(), [4_000, 0, 28_000]);
+    }
+
+    /// Both kinds of shards are used: threads with an index beyond the owned shards, and one within.
+    #[test]
+    fn owned_and_shared_shards_add_up() {
+        let shards = ShardedCounters::<1>::new();
+        shards.owned[0].0[0].store(5, Ordering::Relaxed);
+        shards.add_shared(usize::MAX, 0, 2);
+        shards.add_shared(0, 0, 3);
+        shards.add_shared(0, 1, 3);
+        assert_eq!(shards.read(), [10]);
     }
 
     #[test]

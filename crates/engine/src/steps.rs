@@ -42,7 +42,8 @@ pub fn run_local<P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
         }
         let mut replies = steps.take_replies();
         let outcome = match len {
-            1 => decide::<1, P, S>(steps, store, &mut replies),
+            // The most common batch needs no array.
+            1 => store.decide(steps.check(0).as_slice(), &mut replies),
             2 => decide::<2, P, S>(steps, store, &mut replies),
             3..=4 => decide::<4, P, S>(steps, store, &mut replies),
             5..=6 => decide::<6, P, S>(steps, store, &mut replies),

@@ -6,13 +6,13 @@ use tollgate_core::compose::BatchOutcome;
 use tollgate_core::{Nanos, Outcome};
 use tollgate_policy::model::{Mode, OnStoreFailure};
 use tollgate_policy::rules::ListVerdict;
-use tollgate_store::StoreError;
+use tollgate_store::{StoreError, StoreReply};
 
-use super::record::{count, count_rules, record};
+use super::record::{RuleCounter, count, count_rules, record};
 use super::{Decision, DecisionStep, Work};
 use crate::counters::LimitEvent;
 use crate::effective_mode::effective_modes;
-use crate::plan::{AddedRule, PlanContext};
+use crate::plan::{AddedRule, PlanContext, PlannedCheck};
 use crate::verdict::{DenialReason, EnforcementMode};
 use crate::verdict_builder::{DenialSource, VerdictBuilder};
 
@@ -102,15 +102,25 @@ impl Decision<'_> {
                 false
             }
             Ok(outcome) if !outcome.is_admitted() && self.retry_denied() => return,
-            Ok(_) => {
+            Ok(outcome) => {
                 let generation = &self.generation;
                 let work = &mut self.scratch.work;
-                record(generation, work, EnforcementMode::Enforced);
+                // Counted in the same pass, if all limits admit; otherwise after the penalties.
+                let is_counted = charges && outcome.is_admitted();
+                if is_counted {
+                    let mut counter = RuleCounter::new(generation, true, LimitEvent::Denied);
+                    let count =
+                        |check: &PlannedCheck, reply: &StoreReply| counter.add(check, reply);
+                    record(generation, work, EnforcementMode::Enforced, count);
+                    counter.finish();
+                } else {
+                    record(generation, work, EnforcementMode::Enforced, |_, _| ());
+                }
                 work.verdict.conclude();
-                if charges {
-                    if !work.verdict.is_admitted() {
-                        return self.queue_enforced_follow_ups();
-                    }
+                if charges && !work.verdict.is_admitted() {
+                    return self.queue_enforced_follow_ups();
+                }
+                if charges && !is_counted {
                     count_rules(generation, &work.plan, true, LimitEvent::Denied);
                 }
                 true

@@ -13,14 +13,23 @@ use crate::plan::{Plan, PlannedCheck};
 use crate::verdict::{DenialReason, EnforcementMode, LimitState};
 
 /// Adds the state of every limit in the plan to the verdict. Blocks are added while they are active, distinct values
-/// never.
+/// never. `observe` sees every check with its reply.
 #[inline(always)]
-pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: EnforcementMode) {
+pub(super) fn record(
+    generation: &Generation,
+    work: &mut Work,
+    enforcement: EnforcementMode,
+    mut observe: impl FnMut(&PlannedCheck, &StoreReply),
+) {
     let Work { plan, verdict, .. } = work;
     for (planned, reply) in plan.with_replies() {
-        verdict.degraded.overflow |= reply.note == ReplyNote::Overflow;
-        verdict.degraded.store |=
-            matches!(reply.note, ReplyNote::FallbackQuota | ReplyNote::FailOpen);
+        observe(planned, reply);
+        let is_plain = reply.note == ReplyNote::Plain;
+        if !is_plain {
+            verdict.degraded.overflow |= reply.note == ReplyNote::Overflow;
+            verdict.degraded.store |=
+                matches!(reply.note, ReplyNote::FallbackQuota | ReplyNote::FailOpen);
+        }
         let is_unlisted = match planned.role {
             MeterRole::Main | MeterRole::Local => false,
             MeterRole::Spillover => {
@@ -30,15 +39,13 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
             MeterRole::Block => reply.outcome.is_admitted(),
             _ => true,
         };
-        if is_unlisted || is_unknown(reply) {
+        if is_unlisted || (!is_plain && is_unknown(reply)) {
             continue;
         }
         let outcome = peeked_outcome(planned, reply);
-        let reason = match (outcome, planned.role, reply.note) {
-            (Outcome::Allow, ..) => None,
-            (_, _, ReplyNote::Overflow) => Some(DenialReason::Capacity),
-            (_, MeterRole::Block, _) => Some(DenialReason::Blocked),
-            _ => Some(plan.quota_info(generation, planned).reason),
+        let reason = match outcome {
+            Outcome::Allow => None,
+            _ => Some(denial_reason(generation, plan, planned, reply)),
         };
         verdict.push(LimitState {
             rule: u32::try_from(planned.rule).unwrap_or(u32::MAX),
@@ -52,6 +59,20 @@ pub(super) fn record(generation: &Generation, work: &mut Work, enforcement: Enfo
             outcome,
             status: reply.status,
         });
+    }
+}
+
+/// Why a check denies or delays the request.
+fn denial_reason(
+    generation: &Generation,
+    plan: &Plan,
+    planned: &PlannedCheck,
+    reply: &StoreReply,
+) -> DenialReason {
+    match (planned.role, reply.note) {
+        (_, ReplyNote::Overflow) => DenialReason::Capacity,
+        (MeterRole::Block, _) => DenialReason::Blocked,
+        _ => plan.quota_info(generation, planned).reason,
     }
 }
 
@@ -85,35 +106,64 @@ fn count_spillover(generation: &Generation, plan: &Plan, planned: &PlannedCheck)
 }
 
 /// Counts the result of each rule in the plan, once for all of its meters.
-#[inline(always)]
 pub(super) fn count_rules(
     generation: &Generation,
     plan: &Plan,
     is_admitted: bool,
     denied: LimitEvent,
 ) {
-    let count = |rule: usize, tally: &RuleTally| {
-        if let Some(counters) = generation.counters_at(rule) {
-            tally.count(counters, is_admitted, denied);
-        }
-    };
-    let Some(first) = plan.planned().first() else {
-        return;
-    };
-    // The meters of a rule are adjacent.
-    let (mut rule, mut tally) = (first.rule, RuleTally::default());
+    let mut counter = RuleCounter::new(generation, is_admitted, denied);
     for (planned, reply) in plan.with_replies() {
-        if planned.rule != rule {
-            count(rule, &tally);
-            (rule, tally) = (planned.rule, RuleTally::default());
-        }
-        tally.add(planned, reply);
+        counter.add(planned, reply);
     }
-    count(rule, &tally);
+    counter.finish();
+}
+
+/// Counts the results of rules whose checks it is given in the order of the plan: the meters of a rule are adjacent.
+pub(super) struct RuleCounter<'a> {
+    generation: &'a Generation,
+    is_admitted: bool,
+    denied: LimitEvent,
+    /// The rule of the last check; none has this index before the first.
+    rule: usize,
+    tally: RuleTally,
+}
+
+impl<'a> RuleCounter<'a> {
+    #[inline]
+    pub(super) const fn new(
+        generation: &'a Generation,
+        is_admitted: bool,
+        denied: LimitEvent,
+    ) -> Self {
+        Self {
+            generation,
+            is_admitted,
+            denied,
+            rule: usize::MAX,
+            tally: RuleTally::NOTHING,
+        }
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, planned: &PlannedCheck, reply: &StoreReply) {
+        if planned.rule != self.rule {
+            self.finish();
+            (self.rule, self.tally) = (planned.rule, RuleTally::NOTHING);
+        }
+        self.tally.add(planned, reply);
+    }
+
+    /// Counts the last rule.
+    #[inline]
+    pub(super) fn finish(&self) {
+        if let Some(counters) = self.generation.counters_at(self.rule) {
+            self.tally.count(counters, self.is_admitted, self.denied);
+        }
+    }
 }
 
 /// The combined result of one rule's meters.
-#[derive(Default)]
 struct RuleTally {
     is_denied: bool,
     is_waiting: bool,
@@ -122,13 +172,26 @@ struct RuleTally {
 }
 
 impl RuleTally {
+    const NOTHING: Self = Self {
+        is_denied: false,
+        is_waiting: false,
+        is_near_limit: false,
+        is_overflow: false,
+    };
+
+    #[inline]
     fn add(&mut self, planned: &PlannedCheck, reply: &StoreReply) {
-        if is_unknown(reply) {
-            return;
+        if reply.note != ReplyNote::Plain {
+            if is_unknown(reply) {
+                return;
+            }
+            self.is_overflow |= reply.note == ReplyNote::Overflow;
         }
-        self.is_denied |= !reply.outcome.is_admitted();
-        self.is_waiting |= matches!(reply.outcome, Outcome::Wait(_));
-        self.is_overflow |= reply.note == ReplyNote::Overflow;
+        match reply.outcome {
+            Outcome::Allow => {}
+            Outcome::Wait(_) => self.is_waiting = true,
+            Outcome::Deny { .. } | Outcome::Never => self.is_denied = true,
+        }
         let status = &reply.status;
         self.is_near_limit |=
             planned.is_limit() && status.remaining.saturating_mul(5) <= status.limit;

@@ -82,7 +82,7 @@ impl Decision<'_> {
             work.rule_outcomes
                 .extend(first_rule_outcome(generation, &work.plan));
         }
-        record(generation, work, EnforcementMode::Shadow);
+        record(generation, work, EnforcementMode::Shadow, |_, _| ());
         if !charges {
             return self.next_shadow();
         }

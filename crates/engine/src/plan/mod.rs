@@ -69,6 +69,8 @@ pub(crate) struct Plan {
     replies: Vec<StoreReply>,
     keys: RequestKeys,
     computed: Vec<(IdentifiedLimit, Option<QueueingQuota>)>,
+    /// Whether a quota that is not listed was selected for this request: only replies under such a quota are translated.
+    has_unlisted_quota: bool,
     /// The shared states that shadow limits of this request have charged.
     shadow_charges: Vec<(LimitId, KeyRef)>,
     /// The checks that spillover quotas replace in this step, with the replies that denied.
@@ -82,6 +84,7 @@ impl Plan {
             replies: Vec::new(),
             keys: RequestKeys::new(),
             computed: Vec::new(),
+            has_unlisted_quota: false,
             shadow_charges: Vec::new(),
             spilled: Vec::new(),
         }
@@ -98,6 +101,7 @@ impl Plan {
         self.restart();
         self.keys.clear();
         self.computed.clear();
+        self.has_unlisted_quota = false;
         self.shadow_charges.clear();
     }
 
@@ -142,8 +146,7 @@ impl Plan {
     /// Takes the store's replies to all planned checks.
     #[inline(always)]
     pub(crate) fn set_replies(&mut self, generation: &Generation, mut replies: Vec<StoreReply>) {
-        let is_listed = |planned: &PlannedCheck| matches!(planned.quota, QuotaRef::Listed(_));
-        if !self.planned.iter().all(is_listed) {
+        if self.has_unlisted_quota {
             for (planned, reply) in self.planned.iter().zip(&mut replies) {
                 self.translate(generation, planned, reply);
             }

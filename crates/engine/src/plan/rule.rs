@@ -74,7 +74,7 @@ impl Plan {
         index: usize,
         enforcement: EnforcementMode,
     ) -> AddedRule {
-        let Some((rule, entry)) = context.generation.rule(index) else {
+        let Some(entry) = context.generation.entry(index) else {
             return AddedRule::Planned;
         };
         let fixed = context.options.cost.or(entry.fixed_cost);
@@ -85,6 +85,9 @@ impl Plan {
         if context.is_plain_charge && entry.is_direct {
             return self.add_direct_rule(context, index, entry, cost);
         }
+        let Some((rule, _)) = context.generation.rule(index) else {
+            return AddedRule::Planned;
+        };
         self.add_meters(RulePlanner {
             context,
             index,
@@ -301,6 +304,7 @@ impl Plan {
                 let may_wait = queueing.is_some_and(|(_, queueing)| cost <= queueing.max_cost);
                 // A meter has fewer quotas than fit into the index type.
                 let index = u32::try_from(index).unwrap_or(u32::MAX);
+                self.has_unlisted_quota |= may_wait;
                 Some(if may_wait {
                     QuotaRef::Queueing(index)
                 } else {
@@ -324,6 +328,7 @@ impl Plan {
     fn push_computed(&mut self, computed: (IdentifiedLimit, Option<QueueingQuota>)) -> u32 {
         let index = u32::try_from(self.computed.len()).unwrap_or(u32::MAX);
         self.computed.push(computed);
+        self.has_unlisted_quota = true;
         index
     }
 

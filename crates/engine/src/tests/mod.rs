@@ -7,6 +7,7 @@ mod junk_keys;
 mod oracle;
 mod quota_info;
 mod quotas;
+mod read_ahead;
 mod reload;
 mod responses;
 mod simulated_driver;

@@ -1,35 +1,46 @@
 //! The fast path for the most common batch: every check spends from a token bucket, and every key has a slot.
 //!
-//! It decides exactly as [`Batch`](super::batch::Batch) does and locks in the same order, but has no insert locks, no
-//! shards and no variable states. For any other batch it returns `None`, with nothing locked and nothing changed. Must
-//! not know: other operations and algorithms.
+//! It decides exactly as [`Batch`](super::batch::Batch) does, but has no insert locks, no shards and no variable states. It tries to
+//! lock without waiting; if it has to wait, it locks in the same order as a batch. For any other batch it returns `None`, with nothing
+//! locked and nothing changed. Must not know: other operations and algorithms.
 
 use tollgate_core::compose::BatchOutcome;
 use tollgate_core::limit::Quota;
-use tollgate_core::{Receipt, TokenBucket};
+use tollgate_core::{Receipt, Timestamp, TokenBucket};
 
 use super::MemoryStore;
 use super::group::Slot;
-use super::hash::{KeyHash, StateHash};
+use super::hash::KeyHash;
 use super::lock_bit::BitGuard;
 use crate::clock::Clock;
-use crate::contract::{LimitId, MAX_CHECKS, Op, QuotaCheck, ReplyNote, StoreReply};
+use crate::contract::{LimitId, Op, QuotaCheck, ReplyNote, StoreReply};
 
-/// The slots of at most N keys, not locked yet.
-struct SlotLookup<'a, const N: usize> {
-    /// Slot and tag of each check.
-    slots: [Option<(Slot<'a, 1>, u64)>; N],
-    /// The slots' addresses, with the index of the check in the lowest bits, so that sorting moves single words. Unused
-    /// elements are `u64::MAX`.
-    order: [u64; N],
-}
-
-/// Bits for the index of a check.
-const INDEX_BITS: u32 = MAX_CHECKS.ilog2();
+/// The slots of at most N keys with their tags, not locked yet. All slots are looked up before the first is locked, so that the
+/// processor fetches them in parallel.
+type FoundSlots<'a, const N: usize> = [Option<(Slot<'a, 1>, u64)>; N];
 
 /// The locked states of the checks. Other threads see changes when a guard is dropped. Small, because it is written
 /// between locking one bit and the next.
 type LockedStates<'a, const N: usize> = [Option<BitGuard<'a>>; N];
+
+/// Decides one check without waiting, or returns `None` if another path must decide.
+#[inline]
+pub(super) fn spend_one<C: Clock>(
+    store: &MemoryStore<C>,
+    check: &QuotaCheck<'_>,
+    answer: &mut StoreReply,
+) -> Option<BatchOutcome> {
+    let (quota, cost) = as_bucket_spend(check)?;
+    let hash = store.hash_state(&check.key, check.limit.id);
+    let spent = store.try_spend(hash, quota, cost)?;
+    answer.outcome = spent.outcome;
+    answer.receipt = spent.receipt;
+    answer.note = ReplyNote::Plain;
+    answer.status = quota.status(spent.state, spent.now);
+    let mut outcome = BatchOutcome::default();
+    outcome.add(spent.outcome);
+    Some(outcome)
+}
 
 /// Decides at most N checks, or returns `None` if the batch path must decide.
 #[inline]
@@ -38,23 +49,15 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
     checks: &[QuotaCheck<'_>],
     answers: &mut [StoreReply],
 ) -> Option<BatchOutcome> {
-    let mut found = SlotLookup::<N>::new();
-    // Most limits of a request have the same key. It is hashed once.
-    let mut last: Option<(&[u8], KeyHash)> = None;
-    for (index, check) in checks.iter().enumerate() {
+    let mut found: FoundSlots<'_, N> = [None; N];
+    let mut hasher = store.hash_seed.hasher();
+    for (check, found) in checks.iter().zip(&mut found) {
         as_bucket_spend(check)?;
-        let key_hash = match (last, check.key.single()) {
-            (Some((known, key_hash)), Some(part)) if std::ptr::eq(known, part) => key_hash,
-            (_, part) => {
-                let key_hash = store.hash_seed.hash_key(&check.key);
-                last = part.map(|part| (part, key_hash));
-                key_hash
-            }
-        };
-        found.find(store, key_hash.for_limit(check.limit.id), index)?;
+        let hash = hasher.hash_state(&check.key, check.limit.id);
+        *found = Some((store.word_table().find(hash)?, hash.tag()));
     }
     let mut locked: LockedStates<'_, N> = [const { None }; N];
-    found.lock(checks.len(), &mut locked)?;
+    lock_all(&found, &mut locked)?;
     let now = store.now();
     let mut outcome = BatchOutcome::default();
     let mut before = [0; N];
@@ -75,20 +78,33 @@ pub(super) fn spend_all<const N: usize, C: Clock>(
         answer.outcome = transition.outcome;
         answer.receipt = transition.receipt;
         answer.note = ReplyNote::Plain;
-    }
-    let is_admitted = outcome.is_admitted();
-    for (((check, locked), before), answer) in
-        checks.iter().zip(&mut locked).zip(before).zip(answers)
-    {
-        let (quota, _) = as_bucket_spend(check)?;
-        let state = locked.as_mut()?;
-        if !is_admitted && answer.outcome.is_admitted() {
-            state.set(before);
-            answer.receipt = Receipt::default();
-        }
         answer.status = quota.status(state.value(), now);
     }
+    if !outcome.is_admitted() {
+        take_back(checks, answers, &mut locked, &before, now);
+    }
     Some(outcome)
+}
+
+/// The batch is denied: restores the states of the buckets that admitted.
+#[inline(never)]
+fn take_back(
+    checks: &[QuotaCheck<'_>],
+    answers: &mut [StoreReply],
+    locked: &mut [Option<BitGuard<'_>>],
+    before: &[u64],
+    now: Timestamp,
+) {
+    let states = locked.iter_mut().flatten().zip(before);
+    for ((check, answer), (state, before)) in checks.iter().zip(answers).zip(states) {
+        if let Some((quota, _)) = as_bucket_spend(check)
+            && answer.outcome.is_admitted()
+        {
+            state.set(*before);
+            answer.receipt = Receipt::default();
+            answer.status = quota.status(*before, now);
+        }
+    }
 }
 
 /// Spends the same cost from at most N buckets of one key, or returns `None` if the batch path must decide. It computes
@@ -100,12 +116,13 @@ pub(super) fn spend_each<const N: usize, C: Clock>(
     buckets: &[(LimitId, TokenBucket)],
     cost: u64,
 ) -> Option<BatchOutcome> {
-    let mut found = SlotLookup::<N>::new();
-    for (index, (limit, _)) in buckets.iter().enumerate() {
-        found.find(store, key_hash.for_limit(*limit), index)?;
+    let mut found: FoundSlots<'_, N> = [None; N];
+    for ((limit, _), found) in buckets.iter().zip(&mut found) {
+        let hash = key_hash.for_limit(*limit);
+        *found = Some((store.word_table().find(hash)?, hash.tag()));
     }
     let mut locked: LockedStates<'_, N> = [const { None }; N];
-    found.lock(buckets.len(), &mut locked)?;
+    lock_all(&found, &mut locked)?;
     let now = store.now();
     let mut outcome = BatchOutcome::default();
     // The states before a charge. A denying bucket may correct its state; that is kept in any case.
@@ -128,123 +145,54 @@ pub(super) fn spend_each<const N: usize, C: Clock>(
     Some(outcome)
 }
 
-impl<'a, const N: usize> SlotLookup<'a, N> {
-    #[inline]
-    const fn new() -> Self {
-        Self {
-            slots: [None; N],
-            order: [u64::MAX; N],
+/// Locks all slots that were found, in any order: a try never waits, so it cannot deadlock. `None`, with nothing locked when the caller
+/// returns, if a slot has another key meanwhile.
+#[inline]
+fn lock_all<'a, const N: usize>(
+    found: &FoundSlots<'a, N>,
+    locked: &mut LockedStates<'a, N>,
+) -> Option<()> {
+    for ((slot, tag), locked_state) in found.iter().flatten().zip(&mut *locked) {
+        let Some(guard) = slot.try_lock() else {
+            return lock_in_order(found, locked);
+        };
+        if guard.tag() != *tag {
+            return None;
         }
+        *locked_state = Some(guard.into_bit());
     }
-
-    /// Finds a key's slot. All slots are looked up before the first is locked, so that the processor fetches them in
-    /// parallel.
-    #[inline]
-    fn find<C: Clock>(
-        &mut self,
-        store: &'a MemoryStore<C>,
-        hash: StateHash,
-        index: usize,
-    ) -> Option<()> {
-        let slot = store.word_table().find(hash)?;
-        *self.slots.get_mut(index)? = Some((slot, hash.tag()));
-        // Two addresses of a table never differ only in the bits that are shifted out.
-        let address = u64::try_from(slot.address()).ok()? << INDEX_BITS;
-        *self.order.get_mut(index)? = address | u64::try_from(index).ok()?;
-        Some(())
-    }
-
-    /// Locks the first `count` checks in the order of their addresses. Fills `taken` in place to avoid a copy.
-    #[inline]
-    fn lock(&mut self, count: usize, locked: &mut LockedStates<'a, N>) -> Option<()> {
-        sort(&mut self.order);
-        let mut last = u64::MAX;
-        for word in self.order.iter().copied().take(count) {
-            // A duplicate key would deadlock. The batch path returns the error.
-            let address = word >> INDEX_BITS;
-            if address == last {
-                return None;
-            }
-            last = address;
-            let index = usize::try_from(word & ((1 << INDEX_BITS) - 1)).ok()?;
-            let (found, tag) = self.slots.get(index).copied().flatten()?;
-            let slot = found.lock();
-            if slot.tag() != tag {
-                return None;
-            }
-            *locked.get_mut(index)? = Some(slot.into_bit());
-        }
-        Some(())
-    }
+    Some(())
 }
 
-/// Sorts a few words without data-dependent branches: slot addresses are random, so half of the branches would be
-/// mispredicted. The networks for four, six and eight words have the fewest comparisons (5, 12 and 19).
-#[inline]
-fn sort<const N: usize>(words: &mut [u64; N]) {
-    #[inline]
-    fn exchange(one: &mut u64, other: &mut u64) {
-        (*one, *other) = ((*one).min(*other), (*one).max(*other));
+/// The same, if another thread holds one of the slots: waits for it, and locks in the order of addresses as all who wait do.
+#[cold]
+fn lock_in_order<'a, const N: usize>(
+    found: &FoundSlots<'a, N>,
+    locked: &mut LockedStates<'a, N>,
+) -> Option<()> {
+    *locked = [const { None }; N];
+    let mut order: [(usize, usize); N] = std::array::from_fn(|index| (usize::MAX, index));
+    for ((address, _), (slot, _)) in order.iter_mut().zip(found.iter().flatten()) {
+        *address = slot.address();
     }
-    match words.as_mut_slice() {
-        [] | [_] => {}
-        [a, b] => exchange(a, b),
-        [a, b, c, d] => {
-            exchange(a, c);
-            exchange(b, d);
-            exchange(a, b);
-            exchange(c, d);
-            exchange(b, c);
+    order.sort_unstable();
+    let mut last = usize::MAX;
+    for (address, index) in order {
+        let Some((slot, tag)) = found.get(index).copied().flatten() else {
+            continue;
+        };
+        // A duplicate key would deadlock. The batch path returns the error.
+        if address == last {
+            return None;
         }
-        [a, b, c, d, e, f] => {
-            exchange(b, c);
-            exchange(e, f);
-            exchange(a, c);
-            exchange(d, f);
-            exchange(a, b);
-            exchange(d, e);
-            exchange(c, f);
-            exchange(a, d);
-            exchange(b, e);
-            exchange(c, e);
-            exchange(b, d);
-            exchange(c, d);
+        last = address;
+        let guard = slot.lock();
+        if guard.tag() != tag {
+            return None;
         }
-        [a, b, c, d, e, f, g, h] => {
-            for (one, other) in [
-                (&mut *a, &mut *c),
-                (&mut *b, &mut *d),
-                (&mut *e, &mut *g),
-                (&mut *f, &mut *h),
-            ] {
-                exchange(one, other);
-            }
-            for (one, other) in [
-                (&mut *a, &mut *e),
-                (&mut *b, &mut *f),
-                (&mut *c, &mut *g),
-                (&mut *d, &mut *h),
-            ] {
-                exchange(one, other);
-            }
-            for (one, other) in [
-                (&mut *a, &mut *b),
-                (&mut *c, &mut *d),
-                (&mut *e, &mut *f),
-                (&mut *g, &mut *h),
-            ] {
-                exchange(one, other);
-            }
-            exchange(c, e);
-            exchange(d, f);
-            exchange(b, e);
-            exchange(d, g);
-            exchange(b, c);
-            exchange(d, e);
-            exchange(f, g);
-        }
-        many => many.sort_unstable(),
+        *locked.get_mut(index)? = Some(guard.into_bit());
     }
+    Some(())
 }
 
 /// The bucket and the cost, if the check spends from a token bucket.
@@ -281,24 +229,6 @@ mod tests {
 
     fn store() -> MemoryStore<ManualClock> {
         MemoryStore::with_clock(1_000, ManualClock::at(Timestamp::from_secs(1_000))).unwrap()
-    }
-
-    /// A sorting network is correct if it sorts all sequences of zeros and ones.
-    #[test]
-    fn every_row_of_zeros_and_ones_is_sorted() {
-        fn all<const N: usize>() {
-            for bits in 0..1_u64 << N {
-                let mut words: [u64; N] = std::array::from_fn(|n| (bits >> n) & 1);
-                sort(&mut words);
-                assert!(words.is_sorted(), "{bits:b}");
-                assert_eq!(words.iter().sum::<u64>(), u64::from(bits.count_ones()));
-            }
-        }
-        all::<1>();
-        all::<2>();
-        all::<4>();
-        all::<6>();
-        all::<8>();
     }
 
     /// The fast path must give the same outcomes, replies and states as a batch.

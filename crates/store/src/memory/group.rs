@@ -88,6 +88,12 @@ impl SlotGroup {
         if slot.tag() == tag {
             return Some(slot);
         }
+        self.find_by_tag(tag)
+    }
+
+    /// The same without a preferred slot. Separate from the check of the preferred slot, which is enough for most keys.
+    #[inline(never)]
+    pub(super) fn find_by_tag<const W: usize>(&self, tag: u64) -> Option<Slot<'_, W>> {
         self.slots().find(|slot| slot.tag() == tag)
     }
 }

@@ -66,6 +66,15 @@ impl HashSeed {
         }
     }
 
+    /// Hashes the keys of one batch.
+    #[inline]
+    pub(super) const fn hasher(&self) -> BatchHasher<'_, '_> {
+        BatchHasher {
+            seed: self,
+            last: None,
+        }
+    }
+
     /// Hashes several parts, each with its length, under another seed than a single part.
     fn hash_parts(&self, key: &StoreKey<'_>) -> KeyHash {
         let mut hasher = FoldHasher::with_seed(!self.words[0], &self.shared);
@@ -74,6 +83,29 @@ impl HashSeed {
             hasher.write(part);
         });
         KeyHash(hasher.finish())
+    }
+}
+
+/// Hashes the keys of a batch. Most limits of a request have the same key: it is hashed once.
+pub(super) struct BatchHasher<'s, 'k> {
+    seed: &'s HashSeed,
+    /// The previous key, if it has one part, and its hash.
+    last: Option<(&'k [u8], KeyHash)>,
+}
+
+impl<'k> BatchHasher<'_, 'k> {
+    #[inline]
+    pub(super) fn hash_state(&mut self, key: &StoreKey<'k>, limit: LimitId) -> StateHash {
+        let part = key.single();
+        let key_hash = match (self.last, part) {
+            (Some((known, key_hash)), Some(part)) if std::ptr::eq(known, part) => key_hash,
+            _ => {
+                let key_hash = self.seed.hash_key(key);
+                self.last = part.map(|part| (part, key_hash));
+                key_hash
+            }
+        };
+        key_hash.for_limit(limit)
     }
 }
 

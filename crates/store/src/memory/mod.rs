@@ -389,6 +389,11 @@ impl<C: Clock> Store for MemoryStore<C> {
         if answers.len() != checks.len() {
             return bad("answers and checks must have the same length");
         }
+        if let ([check], [answer]) = (checks, &mut *answers)
+            && let Some(outcome) = fast_path::spend_one(self, check, answer)
+        {
+            return Ok(outcome);
+        }
         match checks.len() {
             0 => Ok(BatchOutcome::default()),
             1 => self.decide_up_to::<1>(checks, answers),
@@ -399,6 +404,20 @@ impl<C: Clock> Store for MemoryStore<C> {
             9..=32 => self.decide_up_to::<32>(checks, answers),
             33..=MAX_CHECKS => self.decide_up_to::<MAX_CHECKS>(checks, answers),
             _ => bad("too many checks in one batch, the maximum is 128"),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, checks: &[QuotaCheck<'_>]) {
+        let mut hasher = self.hash_seed.hasher();
+        for check in checks {
+            let hash = hasher.hash_state(&check.key, check.limit.id);
+            match check.limit.limit.state_size() {
+                StateSize::Word => self.word_table.prefetch(hash),
+                StateSize::Pair => self.pair_table.prefetch(hash),
+                // It is in a map behind a lock, which cannot be looked into without waiting.
+                StateSize::Collection => {}
+            }
         }
     }
 }

@@ -137,31 +137,6 @@ impl<const W: usize> SlotTable<W> {
     /// Locks the key's slot, if it has one.
     #[inline]
     pub(super) fn lock_slot(&self, hash: StateHash) -> Option<SlotGuard<'_, W>> {
-        let primary = self.primary_group(hash)?;
-        let slot = primary.slot(hash.preferred_slot(slots_per_group(W)))?;
-        if slot.tag() == hash.tag() {
-            let guard = slot.lock();
-            if guard.tag() == hash.tag() {
-                return Some(guard);
-            }
-        }
-        self.lock_other_slot(primary, hash)
-    }
-
-    /// Separate from the check of the preferred slot, which is enough for most calls.
-    #[inline(never)]
-    fn lock_other_slot<'a>(
-        &'a self,
-        primary: &'a SlotGroup,
-        hash: StateHash,
-    ) -> Option<SlotGuard<'a, W>> {
-        let tag = hash.tag();
-        if let Some(slot) = primary.slots().find(|slot| slot.tag() == tag) {
-            let guard = slot.lock();
-            if guard.tag() == tag {
-                return Some(guard);
-            }
-        }
         loop {
             let guard = self.find(hash)?.lock();
             if guard.tag() == hash.tag() {
@@ -338,13 +313,16 @@ impl<const W: usize> std::fmt::Debug for SlotTable<W> {
 }
 
 impl SlotTable<1> {
-    /// The preferred slot and its state, if the key is there and the slot is unlocked. Locks nothing.
+    /// The key's slot in its primary group and its state, if the key is there and the slot is unlocked. Locks nothing.
     #[inline]
     pub(super) fn peek(&self, hash: StateHash) -> Option<(Slot<'_, 1>, u64)> {
-        let slot = self
-            .primary_group(hash)?
-            .slot(hash.preferred_slot(slots_per_group(1)))?;
-        slot.peek(hash.tag()).map(|state| (slot, state))
+        let (primary, tag) = (self.primary_group(hash)?, hash.tag());
+        let preferred = primary.slot(hash.preferred_slot(slots_per_group(1)))?;
+        let slot = match preferred.tag() == tag {
+            true => preferred,
+            false => primary.find_by_tag(tag)?,
+        };
+        slot.peek(tag).map(|state| (slot, state))
     }
 }
 

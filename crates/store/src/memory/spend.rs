@@ -4,7 +4,8 @@
 //! operations, how room is made.
 
 use tollgate_core::compose::BatchOutcome;
-use tollgate_core::{Outcome, TokenBucket};
+use tollgate_core::token_bucket::Tat;
+use tollgate_core::{Outcome, Receipt, Timestamp, TokenBucket, Transition};
 
 use super::hash::StateHash;
 use super::sync::back_off;
@@ -13,6 +14,14 @@ use crate::clock::Clock;
 use crate::contract::{IdentifiedLimit, LimitId, Op, QuotaCheck, Store as _, StoreReply};
 use crate::key::StoreKey;
 use crate::store_error::StoreError;
+
+/// What [`try_spend`](MemoryStore::try_spend) decided, and the state after it.
+pub(super) struct BucketSpend {
+    pub(super) outcome: Outcome,
+    pub(super) receipt: Receipt,
+    pub(super) now: Timestamp,
+    pub(super) state: Tat,
+}
 
 impl<C: Clock> MemoryStore<C> {
     /// Spends from one token bucket: the fastest way through the store for a single limit.
@@ -25,27 +34,52 @@ impl<C: Clock> MemoryStore<C> {
         cost: u64,
     ) -> Outcome {
         let hash = self.hash_seed.hash_state(key, id);
-        // Most keys are in their preferred slot, and it is unlocked. Then a denial only reads. An admission locks just
-        // to write, and `lock_if` fails if the state has changed since it was read. The clock is read after the state,
-        // so the state contains no later decision.
-        if let Some((slot, tat)) = self.word_table.peek(hash) {
-            let transition = quota.decide(tat, self.now(), cost);
-            match transition.next {
-                None => return transition.outcome,
-                Some(next) if next >= tat => {
-                    if let Some(mut slot) = slot.lock_if(tat)
-                        && slot.tag() == hash.tag()
-                    {
-                        slot.set([next]);
-                        return transition.outcome;
-                    }
-                    back_off();
-                }
-                // The clock went back; see `spend_locked`.
-                Some(_) => {}
-            }
+        match self.try_spend(hash, quota, cost) {
+            Some(spent) => spent.outcome,
+            None => self.spend_locked(key, id, hash, quota, cost),
         }
-        self.spend_locked(key, id, hash, quota, cost)
+    }
+
+    /// Spends from one bucket without waiting. `None`, with nothing changed, if the key is not in its primary group or another thread
+    /// uses it.
+    ///
+    /// Most keys are in their primary group, in an unlocked slot. Then a denial only reads. An admission locks just to write, and
+    /// `lock_if` fails if the state has changed since it was read. The clock is read after the state, so the state contains no later
+    /// decision.
+    #[inline]
+    pub(super) fn try_spend(
+        &self,
+        hash: StateHash,
+        quota: &TokenBucket,
+        cost: u64,
+    ) -> Option<BucketSpend> {
+        let (slot, tat) = self.word_table.peek(hash)?;
+        let now = self.now();
+        let Transition {
+            outcome,
+            next,
+            receipt,
+        } = quota.decide(tat, now, cost);
+        let state = match next {
+            None => tat,
+            Some(next) if next >= tat => {
+                let written = slot.lock_if(tat).filter(|slot| slot.tag() == hash.tag());
+                let Some(mut slot) = written else {
+                    back_off();
+                    return None;
+                };
+                slot.set([next]);
+                next
+            }
+            // The clock went back; see `spend_locked`.
+            Some(_) => return None,
+        };
+        Some(BucketSpend {
+            outcome,
+            receipt,
+            now,
+            state,
+        })
     }
 
     /// The same with the slot locked, wherever it is.

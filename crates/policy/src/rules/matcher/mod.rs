@@ -120,8 +120,7 @@ impl Matcher {
     pub(super) fn match_rules(&self, request: &dyn Attributes, matched: &mut MatchedRules) {
         matched.clear();
         if self.is_unconditional {
-            matched.rules.extend_from_slice(&self.unconditional);
-            return;
+            return self.add_unconditional(matched);
         }
         let raw = RawAttributes::new(request, self.needed);
         let view = match self.has_one_reading {
@@ -151,7 +150,7 @@ impl Matcher {
     }
 
     fn look_up<'a>(&'a self, view: &mut RequestView<'a>, matched: &mut MatchedRules) {
-        matched.rules.extend_from_slice(&self.unconditional);
+        self.add_unconditional(matched);
         // Routes come first, because conditions on `route` use the first match.
         if !self.routes.is_empty()
             && let Some(path) = view.path
@@ -198,6 +197,14 @@ impl Matcher {
                     self.add_if_matching(*entry, view, matched);
                 });
             }
+        }
+    }
+
+    /// They are few: a loop takes fewer instructions than a call of `memcpy`.
+    #[inline]
+    fn add_unconditional(&self, matched: &mut MatchedRules) {
+        for index in &self.unconditional {
+            matched.rules.push(*index);
         }
     }
 
