@@ -33,7 +33,10 @@ pub(super) fn decide_pipeline(times: u64) -> CaseRun {
     let engine = engine(1, 1_000_000_000)?;
     let request = MatchRequest::of(0);
     let pipeline = || {
-        let command = (black_box(&request) as &dyn Attributes, CheckOptions::default());
+        let command = (
+            black_box(&request) as &dyn Attributes,
+            CheckOptions::default(),
+        );
         std::iter::repeat_n(command, 16)
     };
     let mut admitted = 0;
