@@ -11,11 +11,12 @@ use bytes::Bytes;
 use http::Response;
 use tollgate_service::reload::FileWatcher;
 use tollgate_service::{
-    Attributes as _, CheckMode, CheckOptions, Clock, OpenRequest, Outcome, RateLimitService,
-    Refusal, Transport, Verdict, WaitPermit, WaitQueueFull, with_header_fields,
+    Attributes as _, CheckMode, CheckOptions, Clock, OpenRequest, Outcome, OverloadTicket,
+    RateLimitService, Refusal, Transport, Verdict, WaitPermit, WaitQueueFull, with_header_fields,
 };
 
-use crate::refusal::{refuse, refuse_wait};
+use crate::overload::OverloadTurn;
+use crate::refusal::{refuse, refuse_shed, refuse_wait};
 use crate::request::{LayerAttributes, RequestHead, RequestSettings};
 use crate::response_fields::ResponseFields;
 
@@ -46,6 +47,8 @@ pub(crate) struct LayerAdmission<C: Clock> {
     pub(crate) fields: ResponseFields,
     /// How long the request waits first, and its place in the wait queue.
     pub(crate) wait: Option<(Duration, WaitPermit)>,
+    /// How the request gets a place under the adaptive concurrency limit afterwards, if it has none yet.
+    pub(crate) overload: Option<OverloadTurn>,
 }
 
 impl<C: Clock + 'static> LayerState<C> {
@@ -55,16 +58,24 @@ impl<C: Clock + 'static> LayerState<C> {
             return None;
         }
         let (attributes, is_grpc) = self.read(head);
+        let ticket = match self.service.check_overload(&attributes) {
+            Ok(ticket) => ticket,
+            Err(shed) => return Some(Decision::Refused(refuse_shed(shed, is_grpc))),
+        };
         self.service.renew_due_permits();
         let options = CheckOptions::default();
         let transport = transport(is_grpc);
         let verdict = self.service.check_local(transport, &attributes, options)?;
-        Some(self.conclude(verdict, is_grpc))
+        Some(self.conclude(verdict, is_grpc, ticket))
     }
 
     /// Decides with the fleet, or while the wait queue is full.
     pub(crate) async fn decide(&self, head: RequestHead<'_>) -> Decision<C> {
         let (attributes, is_grpc) = self.read(head);
+        let ticket = match self.service.check_overload(&attributes) {
+            Ok(ticket) => ticket,
+            Err(shed) => return Decision::Refused(refuse_shed(shed, is_grpc)),
+        };
         self.service.renew_due_permits();
         let transport = transport(is_grpc);
         if self.service.saturation().is_full() {
@@ -76,7 +87,7 @@ impl<C: Clock + 'static> LayerState<C> {
         }
         let options = CheckOptions::default();
         let verdict = self.service.check(transport, &attributes, options).await;
-        self.conclude(verdict, is_grpc)
+        self.conclude(verdict, is_grpc, ticket)
     }
 
     fn read<'a>(&'a self, head: RequestHead<'a>) -> (LayerAttributes<'a>, bool) {
@@ -94,7 +105,12 @@ impl<C: Clock + 'static> LayerState<C> {
         (attributes, head.is_grpc())
     }
 
-    fn conclude(&self, mut verdict: Verdict, is_grpc: bool) -> Decision<C> {
+    fn conclude(
+        &self,
+        mut verdict: Verdict,
+        is_grpc: bool,
+        ticket: Option<OverloadTicket>,
+    ) -> Decision<C> {
         if let Some(refusal) = Refusal::from_verdict(&verdict) {
             return Decision::Refused(refuse(&self.service, &verdict, refusal, is_grpc));
         }
@@ -105,11 +121,17 @@ impl<C: Clock + 'static> LayerState<C> {
             }
             _ => None,
         };
-        Decision::Admitted(LayerAdmission {
+        let admission = LayerAdmission {
             request: self.service.open_request(&mut verdict),
             fields: self.fields(&verdict),
             wait,
-        })
+            overload: ticket.map(|ticket| OverloadTurn::Later(ticket, is_grpc)),
+        };
+        // A request that waits for a limit takes its place when it starts.
+        if ticket.is_some() && admission.wait.is_none() {
+            return self.take_turn(admission);
+        }
+        Decision::Admitted(admission)
     }
 
     /// The decision on a request that would have to wait. Nothing is charged.
@@ -121,6 +143,7 @@ impl<C: Clock + 'static> LayerState<C> {
                 request: None,
                 fields: self.fields(peeked),
                 wait: None,
+                overload: None,
             }),
         }
     }
