@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::measurements::Measurements;
-use super::plot::{Line, Panel};
+use super::plot::Panel;
 use super::{headline, machine, memory, page, plot, program_command, servers};
 use crate::process;
 use crate::workspace::Workspace;
@@ -164,7 +164,7 @@ pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> 
     let table = headline::table(&measurements);
     let top = format!("{run}\n{table}\n![Growth of the cost of a decision](img/growth.svg)\n");
     let losses = headline::losses(&measurements);
-    let picture = plot::render(&panels(&measurements));
+    let picture = plot::render("Growth of the cost of a decision", &panels(&measurements));
     if !options.is_written {
         println!("{top}\nWhere a peer is ahead:\n\n{losses}\n{appendix}");
         return save(&folder.join("growth.svg"), &picture);
@@ -256,33 +256,10 @@ fn save(path: &Path, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Lines of each panel in the order in which they were measured.
+/// The panels of the page.
 fn panels(measurements: &Measurements) -> Vec<Panel> {
     let panel = |(workload, title, axis): &(&str, &str, &str)| {
-        let mut panel = Panel {
-            title: (*title).to_owned(),
-            axis: (*axis).to_owned(),
-            ..Panel::default()
-        };
-        for one in measurements
-            .0
-            .iter()
-            .filter(|one| one.workload == *workload)
-        {
-            let Ok(size) = one.metric.parse::<f64>() else {
-                continue;
-            };
-            panel.unit.clone_from(&one.unit);
-            let point = [size, one.median, one.least, one.most];
-            match panel.lines.iter_mut().find(|line| line.name == one.name) {
-                Some(line) => line.points.push(point),
-                None => panel.lines.push(Line {
-                    name: one.name.clone(),
-                    points: vec![point],
-                }),
-            }
-        }
-        panel
+        Panel::from_measurements(measurements, workload, title, axis)
     };
     PANELS.iter().map(panel).collect()
 }

@@ -127,8 +127,14 @@ fn rule_diagnostic(policy: &Policy, error: &RuleError) -> Diagnostic {
         RuleOrigin::Deny(index) => policy.deny.get(index).map(|deny| of_match(&deny.matching)),
         RuleOrigin::Exempt(index) => policy.exempt.get(index).map(of_match),
         RuleOrigin::Priority(index) => {
-            let class = policy.priorities.iter().filter(|class| class.matching.is_some());
-            class.into_iter().nth(index).map(|class| class.name.location)
+            let class = policy
+                .priorities
+                .iter()
+                .filter(|class| class.matching.is_some());
+            class
+                .into_iter()
+                .nth(index)
+                .map(|class| class.name.location)
         }
         RuleOrigin::Route(index) => policy.routes.get(index).map(|route| route.location),
     };

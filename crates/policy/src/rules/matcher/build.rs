@@ -325,7 +325,7 @@ impl<'a> Builder<'a> {
             RuleOrigin::Limit(index) => RuleTarget::Limit(index),
             RuleOrigin::Exempt(_) | RuleOrigin::Route(_) | RuleOrigin::Priority(_) => {
                 RuleTarget::Exempt
-            },
+            }
         };
         self.entries.push(RuleEntry {
             target,
