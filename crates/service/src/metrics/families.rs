@@ -314,6 +314,10 @@ mod tests {
             "status",
             "upstream",
             "address",
+            // Names of the policy's `priorities`, and fields and modes of its `overload`.
+            "class",
+            "mechanism",
+            "mode",
         ];
         for label in FAMILIES.iter().flat_map(|family| family.labels) {
             assert!(known.contains(label), "{label}: who chooses its values?");
