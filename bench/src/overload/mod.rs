@@ -18,4 +18,4 @@ mod tests;
 pub use controller::{Controller, ControllerKind, Release, SimulatedRequest};
 pub use scenarios::{DEADLINE, Scenario, Stage, WORKERS, gcl, ramp, steps};
 pub use score::{Score, StageScore};
-pub use simulation::{Bucket, Run, run};
+pub use simulation::{Run, TimeBucket, run};
