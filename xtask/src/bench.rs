@@ -10,6 +10,7 @@ mod growth;
 mod headline;
 mod machine;
 mod measurements;
+mod overload;
 mod page;
 mod plot;
 mod run_record;
@@ -55,13 +56,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         ("memory", rest) => process::run(&mut memory(&Workspace::load()?, rest)),
         ("redis", rest) => program("redis", rest),
         ("growth", rest) => growth::run(&Workspace::load()?, rest),
+        ("overload", rest) => overload::run(&Workspace::load()?, rest),
         ("tower", rest) => tower::run(&Workspace::load()?, rest),
         ("fleet" | "--redis", rest) => fleet::run(&Workspace::load()?, rest),
         ("servers" | "--servers", rest) => servers::run(&Workspace::load()?, rest),
         ("gateway", rest) => gateway::run(&Workspace::load()?, rest),
         ("all", rest) => all::run(&Workspace::load()?, rest),
         (word, _) => Err(format!(
-            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, growth, servers, gateway, tower and all, not `{word}`"
+            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, growth, overload, servers, gateway, tower and all, not `{word}`"
         )),
     }
 }

@@ -54,7 +54,7 @@ const TABLE: &[Row] = &[
     row(
         "crates/overload",
         Only(&["crates/core"]),
-        "overload control as state machines; nobody's requests, clocks or locks",
+        "overload control as state machines; it knows no requests, clocks or locks",
     ),
     row(
         "crates/store",

@@ -52,6 +52,19 @@ pub struct Scenario {
     pub seed: u64,
 }
 
+impl Scenario {
+    /// The same with a smaller server and as much less demand, for tests that are built without optimization.
+    #[must_use]
+    pub fn scaled_down(mut self, divisor: u32) -> Self {
+        for stage in &mut self.stages {
+            stage.workers /= divisor;
+            stage.critical /= f64::from(divisor);
+            stage.sheddable /= f64::from(divisor);
+        }
+        self
+    }
+}
+
 /// tripwire's `gcl.yaml`, a hundred times as large: 10,000 requests/s, and a service time of 50, 150 and 50 ms. `seconds` is the
 /// length of the whole; the original has 80.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Judges a run: completions in time against the oracle, when it became stable, and how steady the shed share is.
 
 use super::scenarios::{Scenario, Stage};
-use super::simulation::{Bucket, Run};
+use super::simulation::{Run, TimeBucket};
 
 /// Buckets in a second, and in the window that decides whether a run is stable.
 const SECOND: usize = 100;
@@ -63,7 +63,7 @@ impl Score {
 }
 
 impl StageScore {
-    fn new(stage: &Stage, buckets: &[Bucket]) -> Self {
+    fn new(stage: &Stage, buckets: &[TimeBucket]) -> Self {
         let attainable = stage.demand().min(stage.capacity());
         let good = float(sum(buckets, |bucket| bucket.good));
         let shares: Vec<f64> = buckets
@@ -84,9 +84,9 @@ impl StageScore {
     }
 }
 
-fn stable_after(attainable: f64, buckets: &[Bucket]) -> Option<f64> {
+fn stable_after(attainable: f64, buckets: &[TimeBucket]) -> Option<f64> {
     let least = STABLE * attainable;
-    let rate = |part: &[Bucket]| {
+    let rate = |part: &[TimeBucket]| {
         float(sum(part, |bucket| bucket.good)) * float(SECOND as u64) / float(part.len() as u64)
     };
     let mut unstable = None;
@@ -106,7 +106,7 @@ fn stable_after(attainable: f64, buckets: &[Bucket]) -> Option<f64> {
     }
 }
 
-fn critical(buckets: &[Bucket]) -> f64 {
+fn critical(buckets: &[TimeBucket]) -> f64 {
     let arrived: u64 = buckets.iter().map(|one| u64::from(one.arrived[0])).sum();
     let good: u64 = buckets
         .iter()
@@ -118,7 +118,7 @@ fn critical(buckets: &[Bucket]) -> f64 {
     }
 }
 
-fn sum(buckets: &[Bucket], counts: impl Fn(&Bucket) -> [u32; 2]) -> u64 {
+fn sum(buckets: &[TimeBucket], counts: impl Fn(&TimeBucket) -> [u32; 2]) -> u64 {
     buckets
         .iter()
         .flat_map(|bucket| counts(bucket).map(u64::from))

@@ -19,7 +19,7 @@ const TENANTS: u64 = 1_000;
 
 /// What happened in 10 ms.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Bucket {
+pub struct TimeBucket {
     /// Requests that arrived, by class: critical, sheddable.
     pub arrived: [u32; 2],
     /// Requests that were done in time.
@@ -28,7 +28,7 @@ pub struct Bucket {
     pub shed: [u32; 2],
     /// Requests that arrived in this bucket and were done in time later.
     pub good_of_arrived: [u32; 2],
-    /// The limit at the end of the bucket.
+    /// The limit when the bucket began.
     pub limit: u32,
     /// The sum of the latencies of `good`, in seconds.
     pub latency: f64,
@@ -38,7 +38,7 @@ pub struct Bucket {
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Buckets of 10 ms.
-    pub buckets: Vec<Bucket>,
+    pub buckets: Vec<TimeBucket>,
 }
 
 /// Simulates a trace.
@@ -67,7 +67,7 @@ struct Simulation {
     /// The requests in `running` by their number; a slot is used again.
     slots: Vec<Running>,
     free: Vec<u64>,
-    buckets: Vec<Bucket>,
+    buckets: Vec<TimeBucket>,
     release: Release,
     end: Timestamp,
 }
@@ -182,20 +182,16 @@ impl Simulation {
         }
     }
 
-    fn bucket(&mut self, now: Timestamp) -> &mut Bucket {
+    fn bucket(&mut self, now: Timestamp) -> &mut TimeBucket {
         let index = to_index(now.since(BEGIN).as_nanos() / BUCKET.as_nanos());
         let limit = self.controller.limit();
         while self.buckets.len() <= index {
-            self.buckets.push(Bucket {
+            self.buckets.push(TimeBucket {
                 limit,
-                ..Bucket::default()
+                ..TimeBucket::default()
             });
         }
-        let bucket = &mut self.buckets[index];
-        if index + 1 >= index {
-            bucket.limit = limit;
-        }
-        bucket
+        &mut self.buckets[index]
     }
 }
 

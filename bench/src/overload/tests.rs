@@ -1,6 +1,10 @@
 //! Proof 1 in simulated time, and controls that show that its checks can fail.
 
-use super::{ControllerKind, Score, StageScore, WORKERS, gcl, ramp, run, steps};
+use super::{ControllerKind, Score, StageScore, gcl, ramp, run, steps};
+
+/// A quarter of the study's server.
+const SMALLER: u32 = 4;
+const WORKERS: u32 = super::WORKERS / SMALLER;
 
 fn score(scenario: &super::Scenario, kind: ControllerKind) -> Score {
     Score::new(scenario, &run(scenario, kind))
@@ -14,7 +18,7 @@ fn against_oracle(scenario: &super::Scenario, kind: ControllerKind) -> f64 {
 
 /// The stage with more demand than capacity.
 fn overloaded(factor: f64, kind: ControllerKind) -> StageScore {
-    let scenario = steps(factor, 4.0);
+    let scenario = steps(factor, 4.0).scaled_down(SMALLER);
     score(&scenario, kind).stages[1]
 }
 
@@ -35,7 +39,7 @@ fn broken_promises(step: &StageScore) -> Vec<&'static str> {
 
 #[test]
 fn a_changing_service_time_costs_at_most_3_percent_of_the_oracle() {
-    let scenario = gcl(24.0);
+    let scenario = gcl(32.0).scaled_down(SMALLER);
     let ours = against_oracle(&scenario, ControllerKind::Ours);
     assert!(ours >= 0.97, "{ours}");
     // Controls: a limit that is too low, and one that lets the server queue.
@@ -62,7 +66,7 @@ fn steps_up_to_12_times_the_capacity_keep_every_promise() {
 
 #[test]
 fn a_limit_does_not_run_away_while_demand_grows() {
-    let mut scenario = ramp(11.5);
+    let mut scenario = ramp(11.5).scaled_down(SMALLER);
     scenario.is_service_random = true;
     let ran = run(&scenario, ControllerKind::Ours);
     let late = &ran.buckets[ran.buckets.len() / 2..];

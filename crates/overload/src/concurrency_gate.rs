@@ -74,11 +74,37 @@ impl<T> ConcurrencyGate<T> {
         item: T,
         mut shed: impl FnMut(T),
     ) -> GateOutcome<T> {
-        self.queue.expire(now, &mut shed);
-        // Nobody overtakes those who wait, but for a free place the queue is empty.
-        if self.queue.is_empty() && self.limit.try_start(now) {
+        if self.try_start(now, &mut shed) {
             return GateOutcome::Started(item);
         }
+        self.enqueue(now, class, tenant, item, shed)
+    }
+
+    /// Starts a request if there is a place and nobody waits for it.
+    #[must_use = "a request that started must finish"]
+    pub fn try_start(&mut self, now: Timestamp, shed: impl FnMut(T)) -> bool {
+        self.queue.expire(now, shed);
+        self.queue.is_empty() && self.limit.try_start(now)
+    }
+
+    /// Starts a request whatever the limit. Returns whether it is above the limit.
+    pub fn start_observed(&mut self, now: Timestamp) -> bool {
+        let has_room = self.limit.try_start(now);
+        if !has_room {
+            self.limit.start(now);
+        }
+        !has_room
+    }
+
+    /// Lets a request wait. Requests that have to leave for it are passed to `shed`.
+    pub fn enqueue(
+        &mut self,
+        now: Timestamp,
+        class: PriorityClass,
+        tenant: u64,
+        item: T,
+        mut shed: impl FnMut(T),
+    ) -> GateOutcome<T> {
         let capacity = self.capacity();
         match self.queue.push(now, class, tenant, item, capacity) {
             PushOutcome::Queued => GateOutcome::Queued,

@@ -29,6 +29,12 @@ impl PriorityClass {
             .map(Self)
     }
 
+    /// Whether this is the most important class.
+    #[must_use]
+    pub const fn is_critical(self) -> bool {
+        self.0 == 0
+    }
+
     /// The place in the order of classes.
     #[must_use]
     pub fn index(self) -> usize {

@@ -20,6 +20,7 @@ mod memory_pressure;
 pub mod metrics;
 mod open_request;
 mod operator;
+mod overload;
 mod panic_guard;
 mod redact;
 pub mod reload;
@@ -46,6 +47,10 @@ pub use http_request::{HttpAttributes, decode_form, find_header, without_port};
 pub use metrics::{DegradationCause, Metrics, RequestOutcome, Transport};
 pub use open_request::OpenRequest;
 pub use operator::OperatorActionError;
+pub use overload::{
+    OverloadEntry, OverloadPermit, OverloadStatus, OverloadTicket, OverloadWait, Shed, ShedCount,
+    ShedMechanism,
+};
 pub use panic_guard::catch_panic;
 pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};
 pub use secret::{InvalidSecret, Secret};

@@ -10,12 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use tollgate_service::{
-    Attributes as _, CheckMode, CheckOptions, Clock, OpenRequest, Outcome, RateLimitService,
-    Refusal, Transport, Verdict, WaitPermit, WaitQueueFull, with_header_fields,
+    Attributes as _, CheckMode, CheckOptions, Clock, OpenRequest, Outcome, OverloadTicket,
+    RateLimitService, Refusal, Transport, Verdict, WaitPermit, WaitQueueFull, with_header_fields,
 };
 
 use crate::decision_info::DecisionInfo;
-use crate::refusal::{refuse, refuse_wait};
+use crate::overload::OverloadTurn;
+use crate::refusal::{refuse, refuse_shed, refuse_wait};
 use crate::request::{LayerAttributes, RequestHead, RequestSettings};
 use crate::response_fields::ResponseFields;
 
@@ -46,6 +47,8 @@ pub(crate) struct LayerAdmission<C: Clock> {
     pub(crate) info: Option<Box<DecisionInfo>>,
     /// How long the request waits first, and its place in the wait queue.
     pub(crate) wait: Option<Box<(Duration, WaitPermit)>>,
+    /// How the request gets a place under the adaptive concurrency limit afterwards, if it has none yet.
+    pub(crate) overload: Option<Box<OverloadTurn>>,
 }
 
 impl<C: Clock> Decision<C> {
@@ -64,16 +67,24 @@ impl<C: Clock + 'static> LayerState<C> {
             return None;
         }
         let (attributes, is_grpc) = self.read(head);
+        let ticket = match self.service.check_overload(&attributes) {
+            Ok(ticket) => ticket,
+            Err(shed) => return Some(Decision::refused(refuse_shed(shed, is_grpc), None)),
+        };
         self.service.renew_due_permits();
         let options = CheckOptions::default();
         let transport = transport(is_grpc);
         let mut verdict = self.service.check_local(transport, &attributes, options)?;
-        Some(self.conclude(&mut verdict, is_grpc))
+        Some(self.conclude(&mut verdict, is_grpc, ticket))
     }
 
     /// Decides with the fleet, or while the wait queue is full.
     pub(crate) async fn decide(&self, head: RequestHead<'_>) -> Decision<C> {
         let (attributes, is_grpc) = self.read(head);
+        let ticket = match self.service.check_overload(&attributes) {
+            Ok(ticket) => ticket,
+            Err(shed) => return Decision::refused(refuse_shed(shed, is_grpc), None),
+        };
         self.service.renew_due_permits();
         let transport = transport(is_grpc);
         if self.service.saturation().is_full() {
@@ -85,7 +96,7 @@ impl<C: Clock + 'static> LayerState<C> {
         }
         let options = CheckOptions::default();
         let mut verdict = self.service.check(transport, &attributes, options).await;
-        self.conclude(&mut verdict, is_grpc)
+        self.conclude(&mut verdict, is_grpc, ticket)
     }
 
     fn read<'a>(&'a self, head: RequestHead<'a>) -> (LayerAttributes<'a>, bool) {
@@ -104,7 +115,12 @@ impl<C: Clock + 'static> LayerState<C> {
         (attributes, head.is_grpc())
     }
 
-    fn conclude(&self, verdict: &mut Verdict, is_grpc: bool) -> Decision<C> {
+    fn conclude(
+        &self,
+        verdict: &mut Verdict,
+        is_grpc: bool,
+        ticket: Option<OverloadTicket>,
+    ) -> Decision<C> {
         let info = self.report(|| DecisionInfo::from_verdict(verdict));
         if let Some(refusal) = Refusal::from_verdict(verdict) {
             let response = refuse(&self.service, verdict, refusal, is_grpc);
@@ -118,12 +134,18 @@ impl<C: Clock + 'static> LayerState<C> {
             }
             _ => None,
         };
-        Decision::Admitted(LayerAdmission {
+        let admission = LayerAdmission {
             request: self.service.open_request(verdict),
             fields: self.fields(verdict),
             info,
             wait,
-        })
+            overload: ticket.map(|ticket| Box::new(OverloadTurn::Later(ticket, is_grpc))),
+        };
+        // A request that waits for a limit takes its place when it starts.
+        if ticket.is_some() && admission.wait.is_none() {
+            return self.take_turn(admission);
+        }
+        Decision::Admitted(admission)
     }
 
     /// The decision on a request that would have to wait. Nothing is charged.
@@ -139,6 +161,7 @@ impl<C: Clock + 'static> LayerState<C> {
                 fields: self.fields(peeked),
                 info: self.report(|| DecisionInfo::without_wait(peeked, true)),
                 wait: None,
+                overload: None,
             }),
         }
     }

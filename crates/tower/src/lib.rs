@@ -14,6 +14,7 @@ mod grpc;
 mod layer;
 mod layer_state;
 mod limit_spec;
+mod overload;
 mod permit;
 mod refusal;
 mod request;

@@ -6,12 +6,19 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use tollgate_service::{
-    Clock, HeaderSubject, PROBLEM_CONTENT_TYPE, ProblemDetails, RateLimitService, Refusal, Verdict,
-    with_header_fields, write_problem,
+    Clock, HeaderSubject, PROBLEM_CONTENT_TYPE, ProblemDetails, RateLimitService, Refusal, Shed,
+    Verdict, with_header_fields, write_problem,
 };
 
 use crate::grpc;
 use crate::response_fields::ResponseFields;
+
+/// The problem details of a request that is shed: the type that the RateLimit draft registers for reduced capacity.
+const SHED_PROBLEM: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
+    r#""title":"Temporary Reduced Capacity","status":503,"#,
+    r#""detail":"the service is overloaded and sheds requests; try again later"}"#,
+);
 
 /// The refusal of a verdict, with its rate limit fields.
 pub(crate) fn refuse<C: Clock>(
@@ -45,6 +52,22 @@ pub(crate) fn refuse_wait(refusal: Refusal, is_grpc: bool) -> Response<Bytes> {
     let title = status.canonical_reason().unwrap_or("Refused");
     let body = ProblemDetails::new(refusal.status, title, detail).to_json();
     let mut response = problem(refusal.status, body);
+    if let Some(seconds) = refusal.retry_after_seconds() {
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// The refusal of a request that is shed: 503 with a problem type of its own.
+pub(crate) fn refuse_shed(shed: Shed, is_grpc: bool) -> Response<Bytes> {
+    let refusal = shed.refusal();
+    if is_grpc {
+        return grpc::refusal(refusal, Shed::DETAIL);
+    }
+    // The body never changes, because shedding must be cheap.
+    let mut response = problem(refusal.status, Bytes::from_static(SHED_PROBLEM.as_bytes()));
     if let Some(seconds) = refusal.retry_after_seconds() {
         response
             .headers_mut()

@@ -75,7 +75,7 @@ where
         let decision = self.state.decide_local(RequestHead::of_request(&request));
         match decision {
             Some(Decision::Refused(response)) => ResponseFuture::refused(response),
-            Some(Decision::Admitted(admission)) if admission.wait.is_none() => {
+            Some(Decision::Admitted(admission)) if admission.starts_now() => {
                 let running = RunningRequest::start(admission, &mut request);
                 ResponseFuture::running(self.inner.call(request), running)
             }
@@ -117,6 +117,10 @@ where
         tokio::time::sleep(wait).await;
         permit.complete();
     }
+    let admission = match state.wait_for_turn(admission).await {
+        Ok(admission) => admission,
+        Err(response) => return Ok(response.map(ResponseBody::refusal)),
+    };
     let mut request = Request::from_parts(parts, body);
     let running = RunningRequest::start(admission, &mut request);
     let called = inner.call(request).await;

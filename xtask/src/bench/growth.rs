@@ -62,7 +62,10 @@ pub(super) fn save_picture(
         true => workspace.root.join("docs/img/growth.svg"),
         false => workspace.target.join("bench/growth.svg"),
     };
-    studies::save(&path, &plot::render(&panels(measurements)))
+    studies::save(
+        &path,
+        &plot::render("Growth of the cost of a decision", &panels(measurements)),
+    )
 }
 
 /// Lines of each panel in the order in which they were measured.

@@ -1,8 +1,10 @@
-//! Line plots with logarithmic axes as one SVG file: a panel for each study of growth.
+//! Line plots with logarithmic or linear axes as one SVG file of several panels.
 //!
 //! Readable on light and on dark pages; no scripts, no fonts of its own. Must not know: what was measured.
 
 use std::fmt::Write as _;
+
+use super::measurements::Measurements;
 
 /// One panel: lines over the same axes.
 #[derive(Debug, Default)]
@@ -12,6 +14,8 @@ pub(super) struct Panel {
     pub(super) axis: String,
     /// What the vertical axis counts.
     pub(super) unit: String,
+    /// Whether both axes are linear and begin at zero. Otherwise both are logarithmic.
+    pub(super) is_linear: bool,
     pub(super) lines: Vec<Line>,
 }
 
@@ -45,7 +49,7 @@ const STYLE: &str = "\
     }\n";
 
 /// Draws all panels that have points.
-pub(super) fn render(panels: &[Panel]) -> String {
+pub(super) fn render(title: &str, panels: &[Panel]) -> String {
     let panels: Vec<&Panel> = panels
         .iter()
         .filter(|panel| panel.points().next().is_some())
@@ -54,7 +58,7 @@ pub(super) fn render(panels: &[Panel]) -> String {
     let (width, height) = (WIDTH * float(COLUMNS), HEIGHT * float(rows));
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\">\n\
-         <title>Growth of the cost of a decision</title>\n<style>\n{STYLE}</style>\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n\
          <rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n"
     );
     for (index, panel) in panels.iter().enumerate() {
@@ -73,20 +77,55 @@ pub(super) fn render(panels: &[Panel]) -> String {
 }
 
 impl Panel {
+    /// The measurements of a workload: a line for each name, in the order in which they were measured.
+    pub(super) fn from_measurements(
+        measurements: &Measurements,
+        workload: &str,
+        title: &str,
+        axis: &str,
+    ) -> Self {
+        let mut panel = Self {
+            title: title.to_owned(),
+            axis: axis.to_owned(),
+            ..Self::default()
+        };
+        let of_workload = measurements.0.iter();
+        for one in of_workload.filter(|one| one.workload == workload) {
+            let Ok(size) = one.metric.parse::<f64>() else {
+                continue;
+            };
+            panel.unit.clone_from(&one.unit);
+            let point = [size, one.median, one.least, one.most];
+            match panel.lines.iter_mut().find(|line| line.name == one.name) {
+                Some(line) => line.points.push(point),
+                None => panel.lines.push(Line {
+                    name: one.name.clone(),
+                    points: vec![point],
+                }),
+            }
+        }
+        panel
+    }
+
     fn points(&self) -> impl Iterator<Item = &[f64; 4]> {
         self.lines.iter().flat_map(|line| &line.points)
     }
 
     fn draw(&self) -> String {
         let [left, top, right, bottom] = MARGIN;
-        let across = Scale::new(
-            self.points().map(|point| point[0]),
-            1.0,
-            left,
-            WIDTH - right,
-        );
+        let places = self.points().map(|point| point[0]);
         let values = self.points().flat_map(|point| [point[2], point[3]]);
-        let up = Scale::new(values, 1.6, HEIGHT - bottom, top);
+        let (across, up) = if self.is_linear {
+            (
+                Scale::linear(places, left, WIDTH - right),
+                Scale::linear(values, HEIGHT - bottom, top),
+            )
+        } else {
+            (
+                Scale::new(places, 1.0, left, WIDTH - right),
+                Scale::new(values, 1.6, HEIGHT - bottom, top),
+            )
+        };
         let mut svg = format!(
             "<text class=\"title\" x=\"{left}\" y=\"20\">{}</text>\n",
             escaped(&format!("{}, {}", self.title, self.unit))
@@ -167,8 +206,9 @@ impl Line {
     }
 }
 
-/// A logarithmic axis from one place to another.
+/// An axis from one place to another.
 struct Scale {
+    is_linear: bool,
     least: f64,
     most: f64,
     from: f64,
@@ -186,6 +226,7 @@ impl Scale {
         // One value is in the middle.
         let most = if most > least { most } else { least * 2.0 };
         Self {
+            is_linear: false,
             least,
             most,
             from,
@@ -193,13 +234,36 @@ impl Scale {
         }
     }
 
+    /// A linear axis from zero to the largest of these values.
+    fn linear(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+        Self {
+            is_linear: true,
+            least: 0.0,
+            most: values.fold(1e-6, f64::max),
+            from,
+            to,
+        }
+    }
+
     fn place(&self, value: f64) -> f64 {
-        let part = (value.max(1e-6) / self.least).ln() / (self.most / self.least).ln();
+        let part = match self.is_linear {
+            true => value / self.most,
+            false => (value.max(1e-6) / self.least).ln() / (self.most / self.least).ln(),
+        };
         self.from + part * (self.to - self.from)
     }
 
     /// One, two and five of each power of ten in the range; of a long range only the powers.
     fn ticks(&self) -> Vec<f64> {
+        if self.is_linear {
+            // Between three and six round steps.
+            let power = 10_f64.powf((self.most / 3.0).log10().floor());
+            let steps = [5.0, 2.0, 1.0].map(|step| step * power);
+            let step = steps.into_iter().find(|step| self.most / step >= 3.0);
+            let step = step.unwrap_or(power);
+            let all = (0..=6_u32).map(|index| f64::from(index) * step);
+            return all.filter(|tick| *tick <= self.most).collect();
+        }
         let powers = (self.most / self.least).log10();
         let steps: &[f64] = if powers > 2.5 {
             &[1.0]
@@ -256,6 +320,7 @@ mod tests {
             title: "keys <&>".to_owned(),
             axis: "keys".to_owned(),
             unit: "ns".to_owned(),
+            is_linear: false,
             lines: vec![Line {
                 name: "library".to_owned(),
                 points,
@@ -273,11 +338,27 @@ mod tests {
     }
 
     #[test]
+    fn a_linear_axis_begins_at_zero_and_has_round_ticks() {
+        let scale = Scale::linear([3.0, 80.0].into_iter(), 0.0, 160.0);
+        assert!((scale.place(20.0) - 40.0).abs() < 1e-9);
+        assert_eq!(scale.ticks(), [0.0, 20.0, 40.0, 60.0, 80.0]);
+        let flat = Scale::linear(std::iter::once(0.0), 0.0, 100.0);
+        assert!(
+            flat.ticks()
+                .iter()
+                .all(|tick| flat.place(*tick).is_finite())
+        );
+    }
+
+    #[test]
     fn a_panel_has_its_points_and_its_text_is_escaped() {
-        let svg = render(&[panel(vec![
-            [1e3, 20.0, 18.0, 25.0],
-            [1e8, 150.0, 140.0, 160.0],
-        ])]);
+        let svg = render(
+            "title",
+            &[panel(vec![
+                [1e3, 20.0, 18.0, 25.0],
+                [1e8, 150.0, 140.0, 160.0],
+            ])],
+        );
         assert_eq!(svg.matches("r=\"2.5\"").count(), 2);
         assert!(
             svg.contains("keys &lt;&amp;&gt;") && svg.contains("10⁸"),
@@ -288,9 +369,12 @@ mod tests {
 
     #[test]
     fn a_panel_without_points_is_left_out_and_one_point_or_zero_is_drawn() {
-        assert_eq!(render(&[panel(Vec::new())]).matches("<g ").count(), 0);
+        assert_eq!(
+            render("title", &[panel(Vec::new())]).matches("<g ").count(),
+            0
+        );
         for value in [0.0, 5.0] {
-            let svg = render(&[panel(vec![[1.0, value, value, value]])]);
+            let svg = render("title", &[panel(vec![[1.0, value, value, value]])]);
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
     }

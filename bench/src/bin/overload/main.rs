@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use tollgate_bench::overload::{
-    Bucket, ControllerKind, Run, Scenario, Score, WORKERS, gcl, ramp, run, steps,
+    ControllerKind, Run, Scenario, Score, TimeBucket, WORKERS, gcl, ramp, run, steps,
 };
 
 const KINDS: [ControllerKind; 8] = [
@@ -136,7 +136,9 @@ fn plot(points: &mut String, scenario: &Scenario, kind: ControllerKind, ran: &Ru
     for (index, part) in ran.buckets.chunks_exact(POINT).enumerate() {
         let seconds = index as f64 * POINT as f64 / 100.0;
         let good: u32 = part.iter().flat_map(|bucket| bucket.good).sum();
-        let limit = part.iter().map(|bucket: &Bucket| f64::from(bucket.limit));
+        let limit = part
+            .iter()
+            .map(|bucket: &TimeBucket| f64::from(bucket.limit));
         let limit = limit.sum::<f64>() / POINT as f64;
         let rate = f64::from(good) * 100.0 / POINT as f64;
         for (what, unit, value) in [

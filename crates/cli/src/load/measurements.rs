@@ -13,7 +13,7 @@ use crate::http_client::RequestFailure;
 const DIGITS: u8 = 3;
 
 /// How a request ended.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     /// When it was due, from the beginning of the run.
     pub(super) due: Duration,

@@ -122,12 +122,12 @@ impl Iterator for Schedule {
             } => (steps, current, next, random),
         };
         loop {
-            if let Some((begin, step)) = *current {
-                if *next < nanos(step.length) {
-                    let at = begin + from_nanos(*next);
-                    *next += distance(random.as_mut(), step.interval);
-                    return Some(DueRequest { at, line: None });
-                }
+            if let Some((begin, step)) = *current
+                && *next < nanos(step.length)
+            {
+                let at = begin + from_nanos(*next);
+                *next += distance(random.as_mut(), step.interval);
+                return Some(DueRequest { at, line: None });
             }
             let begin = current.map_or(Duration::ZERO, |(begin, step)| begin + step.length);
             let step = steps.next()?;

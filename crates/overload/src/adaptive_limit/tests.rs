@@ -104,7 +104,7 @@ fn failures_and_idle_time_teach_it_nothing() {
     server.run(Nanos::from_secs(10), Completion::Served);
     let before = server.limit.limit();
     server.service = Nanos::from_micros(10);
-    server.run(Nanos::from_secs(2), Completion::Ignored);
+    server.run(Nanos::from_millis(20), Completion::Ignored);
     assert_eq!(
         server.limit.limit(),
         before,

@@ -79,7 +79,7 @@ impl<T> PriorityQueue<T> {
         if self.len >= capacity {
             let lower = class.index() + 1;
             let victims = self.classes.iter_mut().skip(lower).rev();
-            evicted = victims.filter_map(|class| class.evict_oldest()).next();
+            evicted = victims.filter_map(ClassQueue::evict_oldest).next();
             if evicted.is_none() {
                 return PushOutcome::Full(item);
             }
@@ -102,7 +102,7 @@ impl<T> PriorityQueue<T> {
             return None;
         }
         self.expire(now, expired);
-        let item = self.classes.iter_mut().find_map(|class| class.pop())?;
+        let item = self.classes.iter_mut().find_map(ClassQueue::pop)?;
         self.len = self.len.saturating_sub(1);
         Some(item)
     }

@@ -11,6 +11,8 @@ use crate::model::{Amount, Cost, LimitRule, Match, Policy, QuotaSpec};
 pub(crate) fn policy_attributes(policy: &Policy) -> BTreeSet<&Attribute> {
     let lists = policy.exempt.iter();
     let lists = lists.chain(policy.deny.iter().map(|deny| &deny.matching));
+    let classes = policy.priorities.iter();
+    let lists = lists.chain(classes.filter_map(|class| class.matching.as_ref()));
     let mut attributes: BTreeSet<&Attribute> = lists.flat_map(match_attributes).collect();
     attributes.extend(policy.limits.iter().flat_map(limit_attributes));
     attributes

@@ -60,6 +60,8 @@ pub(crate) fn compile_draft(
         duplicates: duplicates::duplicate_rules(policy),
         claims: claims::claim_names(policy),
         divergence_threshold: policy.divergence_threshold,
+        priorities: policy.priorities.clone(),
+        overload: policy.overload,
         ..RulesDraft::default()
     };
     diagnostics.extend(claims::too_many_claims(policy, &draft.claims));
@@ -125,6 +127,16 @@ fn rule_diagnostic(policy: &Policy, error: &RuleError) -> Diagnostic {
         RuleOrigin::Limit(index) => policy.limits.get(index).map(|limit| limit.name.location),
         RuleOrigin::Deny(index) => policy.deny.get(index).map(|deny| of_match(&deny.matching)),
         RuleOrigin::Exempt(index) => policy.exempt.get(index).map(of_match),
+        RuleOrigin::Priority(index) => {
+            let class = policy
+                .priorities
+                .iter()
+                .filter(|class| class.matching.is_some());
+            class
+                .into_iter()
+                .nth(index)
+                .map(|class| class.name.location)
+        }
         RuleOrigin::Route(index) => policy.routes.get(index).map(|route| route.location),
     };
     Diagnostic {

@@ -9,6 +9,7 @@ mod gateway;
 mod jwt;
 mod key;
 mod matching;
+mod overload;
 mod paths;
 mod quota;
 
@@ -23,6 +24,7 @@ pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
+pub use overload::{OverloadSpec, PriorityClassSpec};
 pub use paths::{DuplicateRule, DuplicateSetting, PathCase, PathParameters, PathSettings};
 pub use quota::{
     Amount, Burst, ComputedRate, Period, QuotaDetails, QuotaOverride, QuotaSpec, RateSpec,
@@ -66,6 +68,10 @@ pub struct Policy {
     pub divergence_threshold: Percent,
     /// `gateway`: the upstreams behind the gateway listener.
     pub gateway: Option<GatewaySpec>,
+    /// `priorities`: the priority classes, the most important first. Empty: all requests are of one class.
+    pub priorities: Vec<PriorityClassSpec>,
+    /// `overload`: which mechanisms shed requests.
+    pub overload: OverloadSpec,
 }
 
 impl Default for Policy {
@@ -85,6 +91,8 @@ impl Default for Policy {
             nodes: None,
             divergence_threshold: Self::DIVERGENCE_THRESHOLD,
             gateway: None,
+            priorities: Vec::new(),
+            overload: OverloadSpec::default(),
         }
     }
 }

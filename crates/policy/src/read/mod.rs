@@ -17,6 +17,7 @@ mod limit;
 mod lists;
 mod locations;
 mod matching;
+mod overload;
 mod paths;
 mod policy;
 mod preflights;
@@ -62,13 +63,15 @@ pub(crate) fn schemas() -> [(&'static str, Value); 10] {
 }
 
 /// All maps of a policy with their fields.
-pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 27] {
+pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 29] {
     let quota = || field_specs(&OPTION_FIELDS).chain(field_specs(&AMOUNT_FIELDS));
     [
         ("policy", field_specs(&policy::POLICY).collect()),
         ("fleet", field_specs(&policy::FLEET).collect()),
         ("paths", field_specs(&paths::PATHS).collect()),
         ("jwt", field_specs(&jwt::JWT).collect()),
+        ("priority", field_specs(&overload::PRIORITY).collect()),
+        ("overload", field_specs(&overload::OVERLOAD).collect()),
         ("group", field_specs(&lists::GROUP).collect()),
         ("exempt", field_specs(&lists::EXEMPT).collect()),
         ("deny", field_specs(&lists::DENY).collect()),

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::field_reader::FieldReader;
 use super::field_spec::{Field, FieldDefault, field_specs, set_if_some};
 use super::scalar::describe_node;
-use super::{FieldLocations, TreeReader, gateway, jwt, limit, lists, paths, preflights};
+use super::{FieldLocations, TreeReader, gateway, jwt, limit, lists, overload, paths, preflights};
 use crate::grammar;
 use crate::model::{Mode, Policy};
 use crate::schema::{
@@ -37,7 +37,7 @@ pub(crate) struct PolicyDraft {
 }
 
 /// The fields of a policy.
-pub(crate) const POLICY: [Field<PolicyDraft>; 14] = [
+pub(crate) const POLICY: [Field<PolicyDraft>; 16] = [
     Field::new(
         "lists",
         FieldDefault::None,
@@ -147,6 +147,20 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 14] = [
         "The upstreams behind the gateway listener, and which requests go to them.",
         || object(field_specs(&gateway::GATEWAY)),
         |reader, node, _, draft| draft.policy.gateway = gateway::read_gateway(reader, node),
+    ),
+    Field::new(
+        "priorities",
+        FieldDefault::Description("one class"),
+        "The priority classes of requests, the most important first; at most 8. The last ones are shed first.",
+        || non_empty_list_of(&object(field_specs(&overload::PRIORITY))),
+        |reader, node, _, draft| draft.policy.priorities = overload::read_priorities(reader, node),
+    ),
+    Field::new(
+        "overload",
+        FieldDefault::None,
+        "Which mechanisms shed requests while the work behind is overloaded. Shed requests get 503, never 429.",
+        || lax_object(field_specs(&overload::OVERLOAD)),
+        |reader, node, _, draft| draft.policy.overload = overload::read_overload(reader, node),
     ),
     Field::new(
         "limits",

@@ -7,7 +7,8 @@ use std::fmt;
 use super::{MAX_METERS, Rule};
 use crate::attributes::Attribute;
 use crate::model::{
-    DenyRule, DuplicateRule, Group, KeyPart, Match, PathSettings, Percent, Template,
+    DenyRule, DuplicateRule, Group, KeyPart, Match, OverloadSpec, PathSettings, Percent,
+    PriorityClassSpec, Template,
 };
 
 /// The maximum number of parts of a key, including those of all levels above.
@@ -40,6 +41,10 @@ pub struct RulesDraft {
     pub preflights: Option<DraftLimit>,
     /// The share of differing decisions above which a candidate is not recommended.
     pub divergence_threshold: Percent,
+    /// The priority classes, the most important first.
+    pub priorities: Vec<PriorityClassSpec>,
+    /// Which mechanisms shed requests.
+    pub overload: OverloadSpec,
 }
 
 impl RulesDraft {
@@ -107,6 +112,8 @@ pub enum RuleOrigin {
     Limit(usize),
     /// An entry of `routes`, by index.
     Route(usize),
+    /// A priority class, by its index among those with conditions.
+    Priority(usize),
 }
 
 /// Why a draft cannot be built.
@@ -116,6 +123,17 @@ pub struct RuleError {
     pub origin: RuleOrigin,
     /// The error.
     pub kind: RuleErrorKind,
+}
+
+impl RuleError {
+    /// The same of a priority class, whose conditions are compiled as a `deny` list.
+    pub(super) fn into_priority(self) -> Self {
+        let origin = match self.origin {
+            RuleOrigin::Deny(index) => RuleOrigin::Priority(index),
+            other => other,
+        };
+        Self { origin, ..self }
+    }
 }
 
 /// The kinds of errors in a draft.

@@ -18,6 +18,7 @@ mod network_index;
 mod path;
 mod prefix_tree;
 mod preflights;
+mod priorities;
 mod quota_builder;
 mod reachable_quotas;
 mod route_tree;
@@ -37,6 +38,7 @@ pub(crate) use keys::mask_address;
 pub use matched_rules::{ListVerdict, MAX_METERS, MatchedRules};
 pub use meter::{Meter, MeterRole, SelectedQuota};
 pub use path::Unreadable;
+pub use priorities::PriorityRules;
 pub use quota_builder::QuotaBuilder;
 pub use variant_selector::VariantSelector;
 pub(crate) use variant_selector::{ComputedQuota, MeterGrant};
@@ -121,6 +123,8 @@ pub struct Rules {
     duplicates: Box<[(Attribute, DuplicateRule)]>,
     claims: Box<[Box<str>]>,
     preflights: Option<PreflightRule>,
+    /// `None` if nothing sheds.
+    priorities: Option<PriorityRules>,
     is_enforcing: bool,
     secret: [u8; 16],
 }
@@ -136,6 +140,15 @@ impl Rules {
         if let Err(too_many) = reachable_quotas::check(&draft, MAX_METERS) {
             errors.push(too_many.into_error(&draft));
         }
+        let priorities = (!draft.overload.is_off())
+            .then(|| PriorityRules::new(&draft.priorities, draft.overload, draft.paths, secret));
+        let priorities = match priorities.transpose() {
+            Ok(priorities) => priorities,
+            Err(of_classes) => {
+                errors.extend(of_classes.into_iter().map(RuleError::into_priority));
+                None
+            }
+        };
         // Behind the checks of the policy's own limits: it applies without them.
         let preflights = draft.preflights.take();
         let built_in = preflights.map(|limit| {
@@ -159,6 +172,7 @@ impl Rules {
                 is_enforcing,
                 claims: draft.claims.into(),
                 preflights: built_in,
+                priorities,
                 duplicates: draft.duplicates.into(),
                 rules: rules.into(),
                 denials: draft.deny.into(),
@@ -227,6 +241,12 @@ impl Rules {
     #[must_use]
     pub fn claims(&self) -> &[Box<str>] {
         &self.claims
+    }
+
+    /// The priority classes and what sheds them. `None` if nothing does.
+    #[must_use]
+    pub const fn priorities(&self) -> Option<&PriorityRules> {
+        self.priorities.as_ref()
     }
 
     /// The index of the built-in limit of preflights.

@@ -156,6 +156,16 @@ families! {
         "Connections closed because they sent too many HTTP/2 frames that ask for nothing";
     PANICS Counter "tollgate_panics" ["listener"]
         "Panics that ended one request or connection";
+    OVERLOAD_LIMIT Gauge "tollgate_overload_concurrency_limit" []
+        "The adaptive concurrency limit; absent unless the policy has `overload`, as all that follow";
+    OVERLOAD_IN_FLIGHT Gauge "tollgate_overload_requests_in_flight" []
+        "Requests that hold a place under the adaptive concurrency limit";
+    OVERLOAD_QUEUED Gauge "tollgate_overload_requests_queued" []
+        "Requests that wait for a place";
+    OVERLOAD_SHED_PERCENT Gauge "tollgate_overload_shed_percent" ["class"]
+        "The percentage of a class that the utilization shedder sheds";
+    OVERLOAD_SHED Counter "tollgate_overload_shed_requests" ["class" "mechanism" "mode"]
+        "Requests that a mechanism shed, or would have shed in shadow mode";
     GATEWAY_RESPONSES Counter "tollgate_gateway_responses" ["route" "status"]
         "Responses of upstreams, and of the gateway in their place, for each route; absent without a gateway, as all that follow";
     UPSTREAM_REQUESTS Counter "tollgate_upstream_requests" ["upstream"]
@@ -306,6 +316,10 @@ mod tests {
             "status",
             "upstream",
             "address",
+            // Names of the policy's `priorities`, and fields and modes of its `overload`.
+            "class",
+            "mechanism",
+            "mode",
         ];
         for label in FAMILIES.iter().flat_map(|family| family.labels) {
             assert!(known.contains(label), "{label}: who chooses its values?");

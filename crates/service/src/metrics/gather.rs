@@ -13,6 +13,7 @@ use super::exposition::{MetricsFormat, MetricsPage};
 use super::families::{self, MetricFamily};
 use super::gateway_series::write_gateway;
 use super::limit_series::write_limits;
+use super::overload_series::write_overload;
 use super::process::ProcessStats;
 use super::sources::{CertificateStatus, ListenerCounts, MetricSources, QuotaCounts};
 use super::{
@@ -57,6 +58,9 @@ pub fn gather<C: Clock>(from: &MetricSources<'_, C>, format: MetricsFormat) -> S
             .add_nanos(&[], age.as_nanos());
     }
     write_listeners(&mut page, from.listeners);
+    if let Some(status) = service.overload_status() {
+        write_overload(&mut page, &status);
+    }
     if let Some(counts) = &from.gateway {
         write_gateway(&mut page, counts);
     }

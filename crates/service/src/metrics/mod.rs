@@ -10,6 +10,7 @@ mod gateway_series;
 mod gather;
 mod histogram;
 mod limit_series;
+mod overload_series;
 mod process;
 mod sources;
 

@@ -24,12 +24,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate_engine::{Response, ResponseSummary, Ticket, Verdict};
+use tollgate_overload::Completion;
 use tollgate_store::Clock;
 
+use crate::overload::OverloadPermit;
 use crate::service::RateLimitService;
 
 /// The status of a request that ended without a response. No policy can name it.
 const NO_RESPONSE: u16 = 0;
+/// Responses from this status on are fast or slow for other reasons than load.
+const FIRST_SERVER_ERROR: u16 = 500;
 /// The status of a request whose handler panicked.
 const PANICKED: u16 = 500;
 
@@ -45,6 +49,10 @@ pub struct OpenRequest<C: Clock> {
     service: Arc<RateLimitService<C>>,
     phase: Phase,
     body_bytes: u64,
+    /// The place under the adaptive concurrency limit.
+    pub(crate) overload: Option<OverloadPermit>,
+    /// Whether the response shows what the work behind can do.
+    is_served: bool,
 }
 
 enum Phase {
@@ -70,6 +78,17 @@ enum BodyTicket {
 }
 
 impl<C: Clock> OpenRequest<C> {
+    /// A request without anything to settle.
+    pub(crate) const fn settled(service: Arc<RateLimitService<C>>) -> Self {
+        Self {
+            service,
+            phase: Phase::Settled,
+            body_bytes: 0,
+            overload: None,
+            is_served: false,
+        }
+    }
+
     /// The work begins: from now on its charge stays, whatever becomes of it, and the leases of its permits are renewed.
     pub fn start(&mut self) {
         if !matches!(self.phase, Phase::Waiting(_)) {
@@ -106,6 +125,7 @@ impl<C: Clock> OpenRequest<C> {
     #[must_use = "dropping it ends the body"]
     pub fn respond(mut self: Box<Self>, response: &dyn Response) -> Option<Box<Self>> {
         self.start();
+        self.is_served = response.status() < FIRST_SERVER_ERROR;
         if let Phase::Running { head, body } = std::mem::replace(&mut self.phase, Phase::Settled) {
             if let Some(head) = head {
                 self.service.settle_with(head, response);
@@ -118,7 +138,8 @@ impl<C: Clock> OpenRequest<C> {
                 None => Phase::Settled,
             };
         }
-        (!matches!(self.phase, Phase::Settled)).then_some(self)
+        let waits_for_body = !matches!(self.phase, Phase::Settled) || self.overload.is_some();
+        waits_for_body.then_some(self)
     }
 
     /// Counts bytes of the body.
@@ -153,6 +174,13 @@ impl<C: Clock> OpenRequest<C> {
 
 impl<C: Clock> Drop for OpenRequest<C> {
     fn drop(&mut self) {
+        if let Some(permit) = self.overload.take() {
+            let completion = match self.is_served {
+                true => Completion::Served,
+                false => Completion::Ignored,
+            };
+            permit.complete(self.service.now(), completion);
+        }
         self.end();
     }
 }
@@ -171,11 +199,10 @@ impl<C: Clock> RateLimitService<C> {
     ///
     /// In a box: most requests have nothing to settle, and what carries a request about stays small.
     pub fn open_request(self: &Arc<Self>, verdict: &mut Verdict) -> Option<Box<OpenRequest<C>>> {
-        Some(Box::new(OpenRequest {
-            phase: Phase::Waiting(verdict.take_ticket()?),
-            service: Arc::clone(self),
-            body_bytes: 0,
-        }))
+        let ticket = verdict.take_ticket()?;
+        let mut request = OpenRequest::settled(Arc::clone(self));
+        request.phase = Phase::Waiting(ticket);
+        Some(Box::new(request))
     }
 
     /// The number of requests that hold permits, and how many of them lost one because its lease expired.

@@ -6,6 +6,7 @@ mod attributes;
 mod browser;
 mod concurrency;
 mod grpc_calls;
+mod overload;
 mod pacing;
 mod real_clients;
 mod responses;

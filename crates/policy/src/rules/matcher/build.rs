@@ -323,7 +323,9 @@ impl<'a> Builder<'a> {
         let target = match origin {
             RuleOrigin::Deny(index) => RuleTarget::Deny(index),
             RuleOrigin::Limit(index) => RuleTarget::Limit(index),
-            RuleOrigin::Exempt(_) | RuleOrigin::Route(_) => RuleTarget::Exempt,
+            RuleOrigin::Exempt(_) | RuleOrigin::Route(_) | RuleOrigin::Priority(_) => {
+                RuleTarget::Exempt
+            }
         };
         self.entries.push(RuleEntry {
             target,

@@ -3,6 +3,7 @@
 //! Must not know: how policies are written or read.
 
 mod matching;
+mod overload;
 mod quotas;
 
 use proptest::collection::{btree_map, vec};
@@ -226,6 +227,8 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
                 duplicates: duplicates(threshold),
                 jwt: jwt(threshold),
                 preflights: preflights(threshold),
+                priorities: overload::priorities(threshold),
+                overload: overload::overload(threshold),
                 limits: limits
                     .into_iter()
                     .zip(1..)

@@ -3,6 +3,7 @@
 //! Property tests of readers and of the schema generate a model and need its text. Must not know: how files are read.
 
 mod gateway;
+mod overload;
 mod quota;
 mod value;
 
@@ -55,6 +56,8 @@ pub(super) fn policy(policy: &Policy) -> String {
         ("exempt", list(exempt.collect())),
         ("deny", list(policy.deny.iter().map(deny).collect())),
         ("gateway", policy.gateway.as_ref().map(gateway::gateway)),
+        ("priorities", overload::priorities(&policy.priorities)),
+        ("overload", Some(overload::overload(&policy.overload))),
         // Always written, because an empty file is rejected.
         (
             "limits",

@@ -204,7 +204,7 @@ fn a_keys_file_that_a_later_policy_introduces_is_watched_from_then_on() {
         assert_eq!(sub_of(&service, &token), None);
         folder.write(&[new.jwk("new")]);
         // The watcher looks on its own thread, and the settle time passes on the service's clock.
-        let (_never, tick) = std::sync::mpsc::channel::<()>();
+        let (_never, tick) = std::sync::mpsc::sync_channel::<()>(1);
         let looks = (0..3_000).any(|_| {
             clock.advance(Nanos::from_millis(10));
             let _timeout = tick.recv_timeout(Duration::from_millis(10));

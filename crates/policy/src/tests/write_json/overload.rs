@@ -1,0 +1,28 @@
+//! Priority classes and the mechanisms against overload as JSON.
+
+use super::value::{Json, list, map, text};
+use crate::model::{Mode, OverloadSpec, PriorityClassSpec};
+
+pub(super) fn priorities(classes: &[PriorityClassSpec]) -> Option<Json> {
+    let class = |class: &PriorityClassSpec| {
+        map(vec![
+            ("name", Some(text(&class.name.value))),
+            ("match", class.matching.as_ref().map(super::conditions)),
+        ])
+    };
+    list(classes.iter().map(class).collect())
+}
+
+pub(super) fn overload(spec: &OverloadSpec) -> Json {
+    let mode = |mode| match mode {
+        Mode::Enforce => Some(text("enforce")),
+        Mode::Shadow => Some(text("shadow")),
+        Mode::Off => None,
+    };
+    map(vec![
+        ("adaptive_concurrency", mode(spec.adaptive_concurrency)),
+        ("utilization", mode(spec.utilization)),
+        ("reserve", mode(spec.reserve)),
+        ("reserved_share", Some(text(spec.reserved_share))),
+    ])
+}

@@ -1,0 +1,300 @@
+//! The state machines of overload control behind one lock, and who is told when a place becomes free.
+//!
+//! Nothing waits under the lock, and no permit is dropped under it. Must not know: requests, policies' names.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_overload::{
+    Completion, ConcurrencyGate, GateOutcome, PriorityClass, ReservedShare, UtilizationShedder,
+    UtilizationSignals,
+};
+use tollgate_policy::model::Mode;
+
+use super::permit::{OverloadPermit, OverloadWait};
+use super::shed_counters::{ShedCounters, ShedMechanism};
+use super::status::{OverloadStatus, ShedCount};
+use super::{OverloadEntry, OverloadTicket, Shed};
+
+/// How often the utilization is observed.
+const OBSERVE_INTERVAL: Nanos = Nanos::from_millis(100);
+/// A delay of the runtime that counts as saturation.
+const SATURATED_DELAY: Nanos = Nanos::from_millis(100);
+
+/// Overload control of one service.
+#[derive(Debug, Default)]
+pub(crate) struct OverloadControl {
+    /// `None` before the first request.
+    state: Mutex<Option<ControlState>>,
+    counters: ShedCounters,
+}
+
+#[derive(Debug)]
+struct ControlState {
+    gate: ConcurrencyGate<Waiter>,
+    shedder: UtilizationShedder,
+    classes: usize,
+    observed: Timestamp,
+    /// The latest time that was seen, for permits that are dropped.
+    now: Timestamp,
+    /// Requests in flight of the first class, and of all others.
+    critical: u32,
+    others: u32,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    sender: oneshot::Sender<OverloadPermit>,
+    class: PriorityClass,
+}
+
+/// A request that gives its place back.
+#[derive(Debug)]
+pub(super) struct EndedRequest {
+    pub(super) started: Timestamp,
+    pub(super) class: PriorityClass,
+    pub(super) completion: Completion,
+}
+
+impl OverloadControl {
+    /// Decides whether a request is shed before its limits are asked.
+    pub(super) fn check(
+        &self,
+        now: Timestamp,
+        ticket: &OverloadTicket,
+        classes: usize,
+        lateness: Nanos,
+    ) -> Result<(), Shed> {
+        let (class, overload) = (ticket.class, &ticket.overload);
+        let mut guard = self.lock();
+        let state = guard.get_or_insert_with(|| ControlState::new(now, classes));
+        state.advance(now, classes, lateness);
+        let has_mode = |mode| mode != Mode::Off;
+        let sheds = [
+            (
+                ShedMechanism::Utilization,
+                overload.utilization,
+                has_mode(overload.utilization) && state.shedder.is_shed(class),
+            ),
+            (
+                ShedMechanism::Reserve,
+                overload.reserve,
+                has_mode(overload.reserve)
+                    && state.needs_reserve(class, overload.reserved_share.hundredths()),
+            ),
+            (
+                ShedMechanism::Concurrency,
+                overload.adaptive_concurrency,
+                // In shadow mode nobody waits, so the queue is empty; `enter` counts.
+                overload.adaptive_concurrency == Mode::Enforce && state.gate.is_full_for(class),
+            ),
+        ];
+        drop(guard);
+        for (mechanism, mode, is_shed) in sheds {
+            if is_shed && self.counters.record(mechanism, class, mode) {
+                return Err(Shed { mechanism });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a place, or a place in the queue.
+    pub(super) fn enter(
+        control: &Arc<Self>,
+        now: Timestamp,
+        ticket: &OverloadTicket,
+    ) -> OverloadEntry {
+        let class = ticket.class;
+        let permit = || OverloadPermit::new(Arc::clone(control), now, class);
+        let mut expired = Vec::new();
+        let mut guard = control.lock();
+        let state = guard.get_or_insert_with(|| ControlState::new(now, 1));
+        state.now = state.now.max(now);
+        let mode = ticket.overload.adaptive_concurrency;
+        if mode != Mode::Enforce {
+            let is_above = state.gate.start_observed(now);
+            state.count_started(class);
+            drop(guard);
+            if is_above {
+                control
+                    .counters
+                    .record(ShedMechanism::Concurrency, class, mode);
+            }
+            return OverloadEntry::Started(permit());
+        }
+        if state.gate.try_start(now, |waiter| expired.push(waiter)) {
+            state.count_started(class);
+            drop(guard);
+            return OverloadEntry::Started(permit());
+        }
+        let (sender, receiver) = oneshot::channel();
+        let waiter = Waiter { sender, class };
+        let shed = |waiter| expired.push(waiter);
+        let outcome = state.gate.enqueue(now, class, ticket.tenant, waiter, shed);
+        drop(guard);
+        match outcome {
+            GateOutcome::Queued => OverloadEntry::Waiting(OverloadWait {
+                control: Arc::clone(control),
+                class,
+                receiver,
+            }),
+            GateOutcome::Started(_) | GateOutcome::Shed(_) => {
+                control.record_shed(class);
+                OverloadEntry::Shed(Shed {
+                    mechanism: ShedMechanism::Concurrency,
+                })
+            }
+        }
+    }
+
+    /// A request gives its place back. Those who wait for it are told.
+    pub(super) fn finish(self: &Arc<Self>, now: Option<Timestamp>, ended: EndedRequest) {
+        let mut all_ended = vec![ended];
+        // A loop and not a recursion: of very many waiting requests all may be gone.
+        while let Some(ended) = all_ended.pop() {
+            let (mut started, mut expired) = (Vec::new(), Vec::new());
+            let mut guard = self.lock();
+            let Some(state) = guard.as_mut() else {
+                return;
+            };
+            let now = now.unwrap_or(state.now).max(state.now);
+            state.now = now;
+            state.count_ended(ended.class);
+            state.gate.finish(now, ended.started, ended.completion);
+            while let Some(waiter) = state.gate.next(now, |waiter| expired.push(waiter)) {
+                state.count_started(waiter.class);
+                started.push(waiter);
+            }
+            drop(guard);
+            for Waiter { sender, class } in started {
+                let permit = OverloadPermit::new(Arc::clone(self), now, class);
+                if let Err(mut unwanted) = sender.send(permit) {
+                    let unwanted = unwanted.take(Completion::Ignored);
+                    all_ended.extend(unwanted.map(|(_, ended)| ended));
+                }
+            }
+        }
+    }
+
+    /// Counts a request that the queue sheds.
+    pub(super) fn record_shed(&self, class: PriorityClass) {
+        self.counters
+            .record(ShedMechanism::Concurrency, class, Mode::Enforce);
+    }
+
+    /// The state, with the names of the classes.
+    pub(super) fn status(&self, names: &[Box<str>]) -> OverloadStatus {
+        let mut status = OverloadStatus {
+            limit: 0,
+            in_flight: 0,
+            queued: 0,
+            utilization: 0.0,
+            shed_percent: Vec::new(),
+            shed: Vec::new(),
+        };
+        if let Some(state) = self.lock().as_ref() {
+            let occupancy = state.gate.occupancy();
+            (status.limit, status.in_flight) = (occupancy.limit, occupancy.in_flight);
+            status.queued = occupancy.queued;
+            status.utilization = state.shedder.utilization();
+            let percent = |index: usize| {
+                let class = PriorityClass::new(index);
+                class.map_or(0, |class| percent(state.shedder.share(class)))
+            };
+            status.shed_percent = names.iter().cloned().zip((0..).map(percent)).collect();
+        }
+        for mechanism in ShedMechanism::ALL {
+            for (index, class) in names.iter().enumerate() {
+                let (enforced, shadow) = self.counters.counts(mechanism, index);
+                status.shed.push(ShedCount {
+                    class: class.clone(),
+                    mechanism,
+                    enforced,
+                    shadow,
+                });
+            }
+        }
+        status
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ControlState>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ControlState {
+    fn new(now: Timestamp, classes: usize) -> Self {
+        Self {
+            gate: ConcurrencyGate::new(now),
+            shedder: UtilizationShedder::new(classes),
+            classes,
+            observed: now,
+            now,
+            critical: 0,
+            others: 0,
+        }
+    }
+
+    /// Observes the utilization, if it is time.
+    fn advance(&mut self, now: Timestamp, classes: usize, lateness: Nanos) {
+        self.now = self.now.max(now);
+        if self.classes != classes {
+            // A new policy has other classes: what was shed of the old ones says nothing about them.
+            (self.classes, self.shedder) = (classes, UtilizationShedder::new(classes));
+        }
+        if now.since(self.observed) < OBSERVE_INTERVAL {
+            return;
+        }
+        self.observed = now;
+        let occupancy = self.gate.occupancy();
+        let in_flight = f64::from(occupancy.in_flight) / f64::from(occupancy.limit.max(1));
+        let signals = UtilizationSignals {
+            // Before a latency was measured, the limit is a guess.
+            in_flight: self.gate.latency_seconds().map_or(0.0, |_| in_flight),
+            queue_delay: share(lateness, SATURATED_DELAY),
+            cpu: 0.0,
+        };
+        self.shedder.observe(now, signals);
+    }
+
+    /// Whether the reserve of the first class leaves no room for a request of another class.
+    fn needs_reserve(&self, class: PriorityClass, hundredths: u16) -> bool {
+        let reserve = ReservedShare::from_hundredths_of_percent(hundredths);
+        let capacity = u64::from(self.gate.occupancy().limit);
+        class != PriorityClass::CRITICAL
+            && self.gate.latency_seconds().is_some()
+            && !reserve.admits_other(capacity, self.critical.into(), self.others.into())
+    }
+
+    const fn count_started(&mut self, class: PriorityClass) {
+        let count = self.count_of(class);
+        *count = count.saturating_add(1);
+    }
+
+    const fn count_ended(&mut self, class: PriorityClass) {
+        let count = self.count_of(class);
+        *count = count.saturating_sub(1);
+    }
+
+    const fn count_of(&mut self, class: PriorityClass) -> &mut u32 {
+        match class.is_critical() {
+            true => &mut self.critical,
+            false => &mut self.others,
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a delay needs no 53 bits")]
+fn share(delay: Nanos, of: Nanos) -> f64 {
+    delay.as_nanos() as f64 / of.as_nanos().max(1) as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share is between 0 and 1"
+)]
+fn percent(share: f64) -> u8 {
+    (share.clamp(0.0, 1.0) * 100.0).round() as u8
+}

@@ -1,0 +1,150 @@
+//! The control with time that is handed in.
+
+use std::sync::Arc;
+
+use tollgate_core::{Nanos, Timestamp};
+use tollgate_overload::{Completion, PriorityClass};
+use tollgate_policy::model::{Mode, OverloadSpec};
+
+use super::control::OverloadControl;
+use super::{OverloadEntry, OverloadTicket, ShedMechanism};
+
+const START: Timestamp = Timestamp::from_secs(1_000);
+
+fn ticket(class: usize, overload: OverloadSpec) -> OverloadTicket {
+    OverloadTicket {
+        class: PriorityClass::new(class).unwrap(),
+        tenant: 1,
+        overload,
+    }
+}
+
+fn at(millis: u64) -> Timestamp {
+    START.after(Nanos::from_millis(millis))
+}
+
+/// A control whose limit was measured: as many requests as there are places run for 50 ms each.
+fn measured() -> (Arc<OverloadControl>, u64) {
+    let control = Arc::<OverloadControl>::default();
+    let spec = OverloadSpec {
+        adaptive_concurrency: Mode::Shadow,
+        ..OverloadSpec::default()
+    };
+    for round in 0..20 {
+        let enter = |_| OverloadControl::enter(&control, at(50 * round), &ticket(0, spec));
+        let running: Vec<_> = (0..60).map(enter).collect();
+        for entry in running {
+            let OverloadEntry::Started(permit) = entry else {
+                panic!("shadow mode sheds nothing");
+            };
+            permit.complete(at(50 * round + 50), Completion::Served);
+        }
+    }
+    (control, 1_000)
+}
+
+#[test]
+fn the_reserve_is_kept_for_the_first_class_and_shadow_mode_only_counts() {
+    let (control, now) = measured();
+    let names = [Box::from("critical"), Box::from("default")];
+    let capacity = u64::from(control.status(&names).limit);
+    let spec = |reserve| OverloadSpec {
+        reserve,
+        ..OverloadSpec::default()
+    };
+    let check = |class, mode| control.check(at(now), &ticket(class, spec(mode)), 2, Nanos::ZERO);
+    let mut running = Vec::new();
+    while check(1, Mode::Enforce).is_ok() {
+        let others = ticket(1, spec(Mode::Enforce));
+        running.push(OverloadControl::enter(&control, at(now), &others));
+        assert!(running.len() < 10_000);
+    }
+    let reserve = capacity.div_ceil(5);
+    assert_eq!(running.len() as u64, capacity - reserve);
+    let shed = check(1, Mode::Enforce).unwrap_err();
+    assert_eq!(shed.mechanism, ShedMechanism::Reserve);
+    assert_eq!(
+        (shed.refusal().status, shed.refusal().retry_after_seconds()),
+        (503, Some(1))
+    );
+    assert!(check(0, Mode::Enforce).is_ok(), "the first class has room");
+    assert!(check(1, Mode::Shadow).is_ok() && check(1, Mode::Off).is_ok());
+    let status = control.status(&names);
+    let count = status
+        .shed
+        .iter()
+        .find(|count| count.mechanism == ShedMechanism::Reserve && &*count.class == "default");
+    let count = count.unwrap();
+    assert_eq!((count.enforced, count.shadow), (2, 1));
+    // Places come back, and with them the room of other classes.
+    drop(running);
+    assert!(check(1, Mode::Enforce).is_ok());
+    assert_eq!(control.status(&names).in_flight, 0);
+}
+
+#[test]
+fn a_late_runtime_sheds_the_last_class_slowly_and_lets_it_back() {
+    let control = OverloadControl::default();
+    let spec = OverloadSpec {
+        utilization: Mode::Enforce,
+        ..OverloadSpec::default()
+    };
+    let late = Nanos::from_millis(200);
+    let check = |millis, class, lateness| {
+        control
+            .check(at(millis), &ticket(class, spec), 2, lateness)
+            .is_ok()
+    };
+    assert!(check(0, 1, late), "the first moment sheds nothing");
+    for tenth in 1..100 {
+        assert!(check(100 * tenth, 0, late), "the first class is never shed");
+    }
+    assert!(!check(10_000, 1, late));
+    let names = [Box::from("critical"), Box::from("default")];
+    let percent = control.status(&names).shed_percent;
+    assert_eq!(
+        percent,
+        [(Box::from("critical"), 0), (Box::from("default"), 100)]
+    );
+    for tenth in 101..500 {
+        check(100 * tenth, 0, Nanos::ZERO);
+    }
+    assert!(check(50_000, 1, Nanos::ZERO), "after 40 s all are back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_nobody_takes_goes_to_the_next_and_waits_are_bounded() {
+    let control = Arc::<OverloadControl>::default();
+    let spec = OverloadSpec {
+        adaptive_concurrency: Mode::Enforce,
+        ..OverloadSpec::default()
+    };
+    let enter = |class| OverloadControl::enter(&control, at(0), &ticket(class, spec));
+    let mut running = Vec::new();
+    let (first, second) = loop {
+        match enter(0) {
+            OverloadEntry::Started(permit) => running.push(permit),
+            OverloadEntry::Waiting(gone) => {
+                let (OverloadEntry::Waiting(first), OverloadEntry::Waiting(second)) =
+                    (enter(1), enter(1))
+                else {
+                    panic!("the queue has room");
+                };
+                drop(gone);
+                break (first, second);
+            }
+            OverloadEntry::Shed(shed) => panic!("{shed:?}"),
+        }
+    };
+    drop(running.pop());
+    let permit = first.wait().await.unwrap();
+    // Nothing ends any more: the wait ends by itself.
+    assert_eq!(
+        second.wait().await.unwrap_err().mechanism,
+        ShedMechanism::Concurrency
+    );
+    drop((permit, running));
+    let status = control.status(&[Box::from("critical"), Box::from("default")]);
+    assert_eq!((status.in_flight, status.queued), (0, 0));
+    assert_eq!(status.shed[1].enforced, 1);
+}

@@ -1,0 +1,68 @@
+//! How an admitted request gets its place under the adaptive concurrency limit.
+//!
+//! Must not know: which requests are shed, how places are given.
+
+use bytes::Bytes;
+use http::Response;
+use tollgate_service::{Clock, OverloadEntry, OverloadPermit, OverloadTicket, OverloadWait};
+
+use crate::layer_state::{Decision, LayerAdmission, LayerState};
+use crate::refusal::refuse_shed;
+
+/// How a request gets its place. The flag says whether it is a gRPC call.
+pub(crate) enum OverloadTurn {
+    /// It asks for a place when it starts.
+    Later(OverloadTicket, bool),
+    /// It waits in the queue.
+    Waiting(OverloadWait, bool),
+}
+
+impl<C: Clock> LayerAdmission<C> {
+    /// Whether the request need not wait for anything.
+    pub(crate) const fn starts_now(&self) -> bool {
+        self.wait.is_none() && self.overload.is_none()
+    }
+}
+
+impl<C: Clock + 'static> LayerState<C> {
+    /// Asks for the place of an admitted request. If it is shed, its charges are given back.
+    pub(crate) fn take_turn(&self, mut admission: LayerAdmission<C>) -> Decision<C> {
+        let Some(&OverloadTurn::Later(ticket, is_grpc)) = admission.overload.as_deref() else {
+            return Decision::Admitted(admission);
+        };
+        admission.overload = None;
+        match self.service.enter_overload(ticket) {
+            OverloadEntry::Started(permit) => self.hold(&mut admission, permit),
+            OverloadEntry::Waiting(wait) => {
+                admission.overload = Some(Box::new(OverloadTurn::Waiting(wait, is_grpc)));
+            }
+            OverloadEntry::Shed(shed) => {
+                return Decision::Refused(Box::new(refuse_shed(shed, is_grpc)));
+            }
+        }
+        Decision::Admitted(admission)
+    }
+
+    /// Waits for the place of an admitted request, if it has none yet. Dropping the future gives everything back.
+    pub(crate) async fn wait_for_turn(
+        &self,
+        admission: LayerAdmission<C>,
+    ) -> Result<LayerAdmission<C>, Box<Response<Bytes>>> {
+        let mut admission = match self.take_turn(admission) {
+            Decision::Admitted(admission) => admission,
+            Decision::Refused(response) => return Err(response),
+        };
+        let turn = admission.overload.take().map(|turn| *turn);
+        if let Some(OverloadTurn::Waiting(wait, is_grpc)) = turn {
+            let waited = wait.wait().await;
+            let permit = waited.map_err(|shed| Box::new(refuse_shed(shed, is_grpc)))?;
+            self.hold(&mut admission, permit);
+        }
+        Ok(admission)
+    }
+
+    fn hold(&self, admission: &mut LayerAdmission<C>, permit: OverloadPermit) {
+        let request = admission.request.take();
+        admission.request = Some(self.service.hold_overload_permit(request, permit));
+    }
+}
