@@ -15,7 +15,7 @@ use tollgate_store::{Clock, SystemClock};
 use crate::error::PaceError;
 use crate::pacer::{Acquired, Grant, Pacer, PartitionStatus, WaiterId, WaiterState};
 use crate::request::{PaceRequest, RequestCost};
-use crate::retry::{Refusal, RetryDecision};
+use crate::retry::{RetryDecision, ServerRefusal};
 use crate::settings::PacerSettings;
 use crate::timer::{OnTimer, Timer};
 
@@ -105,7 +105,7 @@ impl<C: Clock + 'static> SharedPacer<C> {
     /// Whether a refused request is sent again: acquire with [`PaceRequest::as_retry`].
     pub fn decide_retry(
         &self,
-        refusal: &Refusal,
+        refusal: &ServerRefusal,
         attempt: u32,
         deadline: Option<Timestamp>,
     ) -> RetryDecision {
@@ -293,7 +293,7 @@ impl<C: Clock + 'static> PacePermit<C> {
     }
 
     /// Reports the response. Returns the refusal, if it is one.
-    pub fn finish(mut self, status: u16, info: &RateLimitInfo) -> Option<Refusal> {
+    pub fn finish(mut self, status: u16, info: &RateLimitInfo) -> Option<ServerRefusal> {
         let grant = self.grant.take()?;
         let now = self.pacer.now();
         let (refusal, is_waiting) = {

@@ -13,7 +13,7 @@ use super::reported_limit::ReportedLimit;
 use super::{Grant, NEVER, PartitionStatus, WaiterId, from_count, nanos};
 use crate::random::Random;
 use crate::request::{Priority, RequestCost};
-use crate::retry::{Refusal, backoff};
+use crate::retry::{ServerRefusal, backoff};
 
 /// The most limits of one partition.
 const MAX_LIMITS: usize = 8;
@@ -154,7 +154,7 @@ impl Bucket {
     pub(super) fn on_refusal(
         &mut self,
         grant: &Grant,
-        refusal: &Refusal,
+        refusal: &ServerRefusal,
         now: Timestamp,
         random: &mut Random,
     ) -> Nanos {

@@ -23,7 +23,7 @@ use self::wait_queue::WaitQueue;
 use crate::error::PaceError;
 use crate::random::Random;
 use crate::request::{PaceRequest, RequestCost};
-use crate::retry::{Refusal, RetryBudget, RetryDecision, backoff, classify};
+use crate::retry::{RetryBudget, RetryDecision, ServerRefusal, backoff, classify};
 use crate::settings::PacerSettings;
 
 pub use self::wait_queue::WaiterId;
@@ -241,7 +241,7 @@ impl Pacer {
         status: u16,
         info: &RateLimitInfo,
         now: Timestamp,
-    ) -> Option<Refusal> {
+    ) -> Option<ServerRefusal> {
         self.malformed_fields = self
             .malformed_fields
             .saturating_add(u64::from(info.malformed_fields));
@@ -290,7 +290,7 @@ impl Pacer {
     /// Whether and when a refused request may be retried. `attempt` is one for the first attempt.
     pub fn decide_retry(
         &mut self,
-        refusal: &Refusal,
+        refusal: &ServerRefusal,
         attempt: u32,
         deadline: Option<Timestamp>,
         now: Timestamp,

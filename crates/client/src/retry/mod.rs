@@ -19,7 +19,7 @@ const MAX_BACKOFF_DOUBLINGS: u32 = 8;
 /// A response that refuses the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Refusal {
+pub struct ServerRefusal {
     /// Why it was refused.
     pub reason: RefusalReason,
     /// The wait that the server asks for.
@@ -56,7 +56,7 @@ pub(crate) fn classify(
     status: u16,
     info: &RateLimitInfo,
     settings: &PacerSettings,
-) -> Option<Refusal> {
+) -> Option<ServerRefusal> {
     let is_exhausted = |limit: &tollgate_http::LimitInfo| limit.remaining == Some(0);
     let exhausted = info.limits.iter().filter(|limit| is_exhausted(limit));
     let reset = exhausted.filter_map(|limit| limit.reset_after).max();
@@ -77,7 +77,7 @@ pub(crate) fn classify(
     if reason == RefusalReason::Rate && retry_after.is_some_and(|wait| wait > settings.max_block) {
         reason = RefusalReason::QuotaExhausted;
     }
-    Some(Refusal {
+    Some(ServerRefusal {
         reason,
         retry_after,
         may_retry: info.may_retry,

@@ -5,7 +5,7 @@ use tollgate_http::{RefusalReason, ResponseReader};
 
 use super::support::{NOW, granted, info, pacer, request, seconds};
 use crate::retry::backoff;
-use crate::{Pacer, Refusal, RetryDecision};
+use crate::{Pacer, RetryDecision, ServerRefusal};
 
 /// A status and fields, and what they mean.
 type RefusalCase = (
@@ -15,7 +15,12 @@ type RefusalCase = (
     RetryDecision,
 );
 
-fn refuse(pacer: &mut Pacer, status: u16, fields: &[(&str, &str)], now: Timestamp) -> Refusal {
+fn refuse(
+    pacer: &mut Pacer,
+    status: u16,
+    fields: &[(&str, &str)],
+    now: Timestamp,
+) -> ServerRefusal {
     let grant = granted(pacer, &request(), now);
     pacer
         .on_response(grant, status, &info(fields), now)
