@@ -112,8 +112,13 @@ const TABLE: &[Row] = &[
     ),
     row(
         "crates/client",
-        Only(&["crates/core", "crates/store", "crates/http"]),
-        "reads the words and paces itself, without an engine",
+        Only(&[
+            "crates/core",
+            "crates/overload",
+            "crates/store",
+            "crates/http",
+        ]),
+        "reads header fields and paces itself, without an engine",
     ),
     row(
         "crates/envoy",

@@ -27,7 +27,7 @@ pub use layer::{
 };
 pub use pacer::{Acquired, Grant, Pacer, PartitionStatus, WaiterId, WaiterState};
 pub use request::{PaceRequest, Priority, RequestCost};
-pub use retry::{RetryBudget, RetryDecision, ServerRefusal, is_idempotent};
+pub use retry::{RetryDecision, ServerRefusal, is_idempotent};
 pub use settings::{InvalidPacerSettings, PacerSettings};
 pub use shared_pacer::{Acquire, PacePermit, SharedPacer};
 pub use tollgate_core::{Nanos, Timestamp};

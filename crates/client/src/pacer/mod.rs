@@ -15,6 +15,7 @@ mod wait_queue;
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_http::{RateLimitInfo, RefusalReason};
+use tollgate_overload::RetryBudget;
 
 use self::bucket::Bucket;
 use self::hidden_quota::Purpose;
@@ -23,10 +24,13 @@ use self::wait_queue::WaitQueue;
 use crate::error::PaceError;
 use crate::random::Random;
 use crate::request::{PaceRequest, RequestCost};
-use crate::retry::{RetryBudget, RetryDecision, ServerRefusal, backoff, classify};
+use crate::retry::{RetryDecision, ServerRefusal, backoff, classify};
 use crate::settings::PacerSettings;
 
 pub use self::wait_queue::WaiterId;
+
+/// Retries are at most this share of the first tries, in hundredths of a percent.
+const RETRY_SHARE: u16 = 2_000;
 
 /// A request that may be sent now. It counts against the limits until it is returned to the pacer.
 #[derive(Debug)]
@@ -115,7 +119,7 @@ impl Pacer {
         Self {
             table: PartitionTable::new(&settings),
             waiters: WaitQueue::new(settings.max_waiters),
-            budget: RetryBudget::new(settings.retry_ratio, settings.retry_reserve),
+            budget: RetryBudget::from_hundredths_of_percent(RETRY_SHARE),
             random: Random::new(seed),
             malformed_fields: 0,
             settings,
@@ -132,7 +136,7 @@ impl Pacer {
         now: Timestamp,
     ) -> Result<Acquired, PaceError> {
         if !request.is_retry {
-            self.budget.deposit();
+            self.budget.record_request();
         }
         let id = self.table.find(request.partition, request.route, now);
         let Some(bucket) = self.table.get_mut(id) else {
@@ -305,7 +309,7 @@ impl Pacer {
         let wait = refusal.retry_after.unwrap_or(Nanos::ZERO);
         if attempt >= self.settings.max_attempts
             || self.settings.check_wait(wait, deadline, now).is_err()
-            || !self.budget.withdraw()
+            || !self.budget.take()
         {
             return RetryDecision::GiveUp;
         }

@@ -2,10 +2,6 @@
 //!
 //! Must not know: pace, any HTTP library.
 
-mod budget;
-
-pub use budget::RetryBudget;
-
 use tollgate_core::Nanos;
 use tollgate_http::{RateLimitInfo, RefusalReason};
 
