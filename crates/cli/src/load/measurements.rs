@@ -11,6 +11,8 @@ use crate::http_client::RequestFailure;
 
 /// Three digits of every latency are kept.
 const DIGITS: u8 = 3;
+/// The longest latency that is told apart from longer ones: a day, which no request reaches.
+const MAX_MICROS: u64 = 86_400_000_000;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +66,8 @@ pub(super) struct Latencies(Option<Histogram<u64>>);
 
 impl Default for Latencies {
     fn default() -> Self {
-        // `new` fails only for digits above 5.
-        Self(Histogram::new(DIGITS).ok())
+        // It fails only for digits above 5 and for bounds in the wrong order. It takes about 220 KiB.
+        Self(Histogram::new_with_bounds(1, MAX_MICROS, DIGITS).ok())
     }
 }
 

@@ -86,6 +86,8 @@ pub(super) fn start(settings: &LogSettings) -> io::Result<(Arc<AtomicU64>, Flush
     let dropped = Arc::clone(writer.dropped_lines());
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(writer)
+        // Logs are read by programs. A dependency that wants colours for itself must not bring them here.
+        .with_ansi(false)
         // By itself it would write what goes wrong in it straight to stderr.
         .log_internal_errors(false)
         .with_target(false);
