@@ -91,7 +91,12 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// Packages outside the workspace, which `cargo clippy --workspace` does not see.
-const BENCHES: [&str; 3] = ["bench/peers", "bench/servers", "bench/tower"];
+const BENCHES: [&str; 4] = [
+    "bench/peers",
+    "bench/pingora",
+    "bench/servers",
+    "bench/tower",
+];
 
 /// The command `extra`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {

@@ -27,11 +27,6 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use output::{Color, CommandError, print_error, print_last_error};
 
-/// Over Redis it takes less processor time than the allocator of the C library, and it gives back more memory after a flood
-/// (ADR 0064). Programs that embed a crate of this workspace choose their own.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// A rate limiter: services ask it whether a request may proceed.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, arg_required_else_help = true)]

@@ -34,7 +34,7 @@ impl Instant {
 /// The value of `Retry-After`: seconds, which some servers send with a fraction, or an HTTP date.
 pub(super) fn retry_after(text: &str) -> Option<Instant> {
     if let Some(number) = Decimal::parse(text) {
-        return number.as_seconds().map(Instant::After);
+        return Some(Instant::After(number.as_seconds()));
     }
     http_date(text).map(Instant::At)
 }
@@ -42,11 +42,11 @@ pub(super) fn retry_after(text: &str) -> Option<Instant> {
 /// The value of a reset field, in any of the formats.
 pub(super) fn reset(text: &str) -> Option<Instant> {
     if let Some(number) = Decimal::parse(text) {
-        return match number.whole {
-            FIRST_EPOCH_MILLI.. => number.scaled(1_000_000).map(at),
-            FIRST_EPOCH_SECOND.. => number.as_seconds().map(at),
-            _ => number.as_seconds().map(Instant::After),
-        };
+        return Some(match number.whole {
+            FIRST_EPOCH_MILLI.. => at(number.scaled(1_000_000)),
+            FIRST_EPOCH_SECOND.. => at(number.as_seconds()),
+            _ => Instant::After(number.as_seconds()),
+        });
     }
     go_duration(text)
         .map(Instant::After)
@@ -55,7 +55,7 @@ pub(super) fn reset(text: &str) -> Option<Instant> {
 
 /// Milliseconds, as `retry-after-ms` has them.
 pub(super) fn millis(text: &str) -> Option<Nanos> {
-    Decimal::parse(text)?.scaled(1_000_000)
+    Some(Decimal::parse(text)?.scaled(1_000_000))
 }
 
 const fn at(since_1970: Nanos) -> Instant {
@@ -94,20 +94,21 @@ impl Decimal {
             weight /= 10;
         }
         Some(Self {
-            whole: whole.parse().ok()?,
+            // A wait too long for a number stays long: a malformed one would be ignored, and the client would come too early.
+            whole: whole.parse().unwrap_or(u64::MAX),
             billionths,
         })
     }
 
-    fn as_seconds(&self) -> Option<Nanos> {
+    fn as_seconds(&self) -> Nanos {
         self.scaled(1_000_000_000)
     }
 
     /// The span of this many units of `nanos` each, rounded up.
-    fn scaled(&self, nanos: u64) -> Option<Nanos> {
+    fn scaled(&self, nanos: u64) -> Nanos {
         let fraction = (u128::from(self.billionths) * u128::from(nanos)).div_ceil(1_000_000_000);
         let total = u128::from(self.whole) * u128::from(nanos) + fraction;
-        Some(Nanos::from_nanos(u64::try_from(total).ok()?))
+        Nanos::from_nanos(u64::try_from(total).unwrap_or(u64::MAX))
     }
 }
 
@@ -132,7 +133,7 @@ fn go_duration(text: &str) -> Option<Nanos> {
             "ns" => 1,
             _ => return None,
         };
-        total = total.saturating_add(Decimal::parse(number)?.scaled(nanos)?);
+        total = total.saturating_add(Decimal::parse(number)?.scaled(nanos));
         rest = after;
         if rest.is_empty() {
             return Some(total);
@@ -271,20 +272,28 @@ mod tests {
             "2023-13-01T00:00:00Z",
             "2023-11-14T22:13:20",
             "2023-11-14",
-            "99999999999999999999999",
             "1s1s1s1s1s1s1s1s1s",
         ];
         for text in wrong {
             assert_eq!(reset(text), None, "{text}");
             assert_eq!(retry_after(text), None, "{text}");
         }
+        let longest = Some(Instant::After(Nanos::from_nanos(u64::MAX)));
+        assert_eq!(
+            retry_after("99999999999999999999999"),
+            longest,
+            "long, not ignored"
+        );
         assert_eq!(retry_after("2.0"), after(2_000), "Shopify sends a fraction");
         assert_eq!(retry_after("6m0s"), None, "not a format of Retry-After");
     }
 
+    /// The last whole second that a timestamp holds, in the year 2554.
+    const LAST_SECOND: u64 = u64::MAX / 1_000_000_000;
+
     proptest! {
         #[test]
-        fn dates_agree_with_another_implementation(seconds in 0..253_402_300_799_u64) {
+        fn dates_agree_with_another_implementation(seconds in 0..LAST_SECOND) {
             let date = UNIX_EPOCH + std::time::Duration::from_secs(seconds);
             let text = httpdate::fmt_http_date(date);
             // `Tue, 14 Nov 2023 22:13:20 GMT` as RFC 3339.

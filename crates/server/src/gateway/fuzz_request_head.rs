@@ -104,6 +104,8 @@ where
     let seen = Arc::clone(&found);
     let service = service_fn(move |request| answer(request, Arc::clone(&seen)));
     let connection = http1::Builder::new()
+        // The input ends before it is answered.
+        .half_close(true)
         .max_buf_size(MAX_HEAD_LEN)
         .max_headers(MAX_FIELDS)
         .serve_connection(TokioIo::new(wrap(server)), service);
