@@ -104,7 +104,7 @@ fn the_gateway_keeps_its_memory_and_its_files() {
         "--listen-gateway=127.0.0.1:0",
     ]);
     // Few keys, so that their table is full soon and does not grow later.
-    command.args(["--keys=2000", "--log-level=warn", "--access-log"]);
+    command.args(["--keys=2000", "--log-denials=off", "--access-log"]);
     command.arg(folder.path().join("access.log"));
     command.arg("--config").arg(&file.0);
     let server = ServerProcess::start(command);

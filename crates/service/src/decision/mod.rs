@@ -6,6 +6,7 @@ mod refusal;
 
 pub use refusal::Refusal;
 
+use tollgate_core::Nanos;
 use tollgate_engine::{CheckMode, CheckOptions, Verdict};
 use tollgate_fleet::FleetEngine;
 use tollgate_http::{HeaderFields, RateLimitStatus};
@@ -16,6 +17,11 @@ use crate::claims::{ClaimLookup, KnownClaims};
 use crate::header_fields::HeaderSubject;
 use crate::metrics::Transport;
 use crate::service::RateLimitService;
+
+/// How far the clock of a fleet's store may be ahead of ours. The store says how long to wait, and our clock makes a time of
+/// it: without this, a reset on a whole second would be reported now as that second and now as the next one. With it, the
+/// reported time is the next one, and never too early.
+const CLOCK_TOLERANCE: Nanos = Nanos::from_millis(50);
 
 impl<C: Clock> RateLimitService<C> {
     /// Decides on a request by the current policy, counts the verdict for the request's transport, and logs a denial if the
@@ -168,7 +174,11 @@ impl<C: Clock> RateLimitService<C> {
         subject: HeaderSubject,
         work: impl FnOnce(&RateLimitStatus<'_>) -> R,
     ) -> R {
+        let now = || match self.fleet() {
+            Some(_) => self.now().after(CLOCK_TOLERANCE),
+            None => self.now(),
+        };
         self.headers
-            .with_rate_limit_status(verdict, subject, || self.now(), work)
+            .with_rate_limit_status(verdict, subject, now, work)
     }
 }
