@@ -72,7 +72,7 @@ pub(super) struct LineBuffer<const LEN: usize> {
     len: usize,
 }
 
-/// The capacity for so many of the longest numbers, this many bytes of text, and the unused bytes of the last piece.
+/// The buffer capacity: the given count of numbers of the greatest length, the bytes of text, and the unused bytes of the last piece.
 pub(super) const fn lines_len(numbers: usize, text: usize) -> usize {
     // A type byte, a sign, 19 digits and a line break.
     numbers
