@@ -318,10 +318,10 @@ impl SlotTable<1> {
     pub(super) fn peek(&self, hash: StateHash) -> Option<(Slot<'_, 1>, u64)> {
         let (primary, tag) = (self.primary_group(hash)?, hash.tag());
         let preferred = primary.slot(hash.preferred_slot(slots_per_group(1)))?;
-        let slot = match preferred.tag() == tag {
-            true => preferred,
-            false => primary.find_by_tag(tag)?,
-        };
+        if let Some(state) = preferred.peek(tag) {
+            return Some((preferred, state));
+        }
+        let slot = primary.find_by_tag(tag)?;
         slot.peek(tag).map(|state| (slot, state))
     }
 }
