@@ -339,10 +339,21 @@ fn render(
         Outcome::Deny { retry_after } => (millis(retry_after), 0),
         Outcome::Never => (-1, 0),
     };
-    reply.map(if with_ticket { 7 } else { 6 });
-    reply.bulk(b"allowed");
-    reply.boolean(outcome.is_admitted());
-    reply.bulk(b"limit");
+    let pairs = if with_ticket { 7 } else { 6 };
+    let mut head = LineBuffer::<{ lines_len(1, 28) }>::new();
+    match reply.is_resp3() {
+        true => head.push_number(b'%', pairs),
+        false => head.push_number(b'*', pairs.saturating_mul(2)),
+    }
+    head.push_text(b"$7\r\nallowed\r\n");
+    head.push_text(match (reply.is_resp3(), outcome.is_admitted()) {
+        (true, true) => b"#t\r\n",
+        (true, false) => b"#f\r\n",
+        (false, true) => b":1\r\n",
+        (false, false) => b":0\r\n",
+    });
+    head.push_text(b"$5\r\nlimit\r\n");
+    reply.lines(&head);
     match limit {
         Some(name) => reply.bulk(name.as_bytes()),
         None => reply.null(),

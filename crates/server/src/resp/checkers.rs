@@ -251,9 +251,15 @@ fn is_attribute_name(name: &[u8]) -> bool {
 /// Header names are case insensitive; all others are case sensitive.
 fn is_same_name(one: &[u8], other: &[u8]) -> bool {
     match (one.strip_prefix(HEADER), other.strip_prefix(HEADER)) {
-        (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
+        (Some(one), Some(other)) => is_same_header(one, other),
         _ => one == other,
     }
+}
+
+/// Most names differ in length, or are written alike. Folding case looks at each byte.
+#[inline]
+fn is_same_header(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && (one == other || one.eq_ignore_ascii_case(other))
 }
 
 /// Whether policies use this name for the attribute.
@@ -263,7 +269,7 @@ fn matches_attribute(name: &[u8], attribute: &Attribute) -> bool {
     match attribute {
         Attribute::Header(called) => name
             .strip_prefix(HEADER)
-            .is_some_and(|rest| rest.eq_ignore_ascii_case(called.as_bytes())),
+            .is_some_and(|rest| is_same_header(rest, called.as_bytes())),
         Attribute::Ip => name == b"ip",
         Attribute::Method => name == b"method",
         Attribute::Host => name == b"host",

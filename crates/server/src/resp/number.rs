@@ -24,47 +24,6 @@ fn parse_integer_slow(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The decimal digits of a number, with its sign.
-#[derive(Debug)]
-pub(super) struct DecimalDigits {
-    bytes: [u8; 20],
-    from: usize,
-}
-
-impl DecimalDigits {
-    pub(super) fn new(number: i64) -> Self {
-        let mut digits = Self {
-            bytes: [0; 20],
-            from: 20,
-        };
-        let mut rest = number.unsigned_abs();
-        loop {
-            // A remainder of ten is a digit.
-            digits.prepend(u8::try_from(rest % 10).unwrap_or(0).wrapping_add(b'0'));
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        if number < 0 {
-            digits.prepend(b'-');
-        }
-        digits
-    }
-
-    fn prepend(&mut self, byte: u8) {
-        // Nineteen digits and a sign fill the buffer.
-        self.from = self.from.saturating_sub(1);
-        if let Some(place) = self.bytes.get_mut(self.from) {
-            *place = byte;
-        }
-    }
-
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(self.from..).unwrap_or_default()
-    }
-}
-
 /// A few short lines, assembled before they are appended: appending byte by byte costs more than the decision.
 #[derive(Debug)]
 pub(super) struct LineBuffer<const LEN: usize> {
@@ -97,24 +56,27 @@ impl<const LEN: usize> LineBuffer<LEN> {
 
     /// Appends a line with a type byte and a number. Lines beyond the capacity are dropped; see [`lines_len`].
     pub(super) fn push_number(&mut self, type_byte: u8, number: i64) {
-        match u64::try_from(number) {
-            Ok(digit @ 0..=9) => {
-                let digit = u8::try_from(digit).unwrap_or(0).wrapping_add(b'0');
-                return self.push([type_byte, digit, b'\r', b'\n'], 4);
-            }
-            Ok(number @ 10..=99_999_999) => {
-                let (digits, count) = eight_digits(number);
-                self.push([type_byte], 1);
-                self.push(digits, count);
-            }
-            _ => {
-                self.push([type_byte], 1);
-                for byte in DecimalDigits::new(number).as_bytes() {
-                    self.push([*byte], 1);
-                }
-            }
+        if let Ok(digit @ 0..=9) = u8::try_from(number) {
+            return self.push([type_byte, digit.wrapping_add(b'0'), b'\r', b'\n'], 4);
         }
+        self.push([type_byte], 1);
+        if number < 0 {
+            self.push([b'-'], 1);
+        }
+        self.push_digits(number.unsigned_abs());
         self.push(*b"\r\n", 2);
+    }
+
+    /// Eight digits at a time, the first ones without leading zeros.
+    fn push_digits(&mut self, number: u64) {
+        let (high, low) = (number / EIGHT_DIGITS, number % EIGHT_DIGITS);
+        if high > 0 {
+            self.push_digits(high);
+            self.push(padded_digits(low).to_le_bytes(), 8);
+        } else {
+            let (digits, count) = eight_digits(low);
+            self.push(digits, count);
+        }
     }
 
     /// Appends the first `count` bytes of a piece. The constant length makes it a single store.
@@ -131,23 +93,33 @@ impl<const LEN: usize> LineBuffer<LEN> {
     }
 }
 
-/// The digits of a number of at most eight digits, left-aligned, and their count. SWAR: the number is split into halves,
-/// quarters and single digits, each in its own part of one integer.
+/// The first number with more than eight digits.
+const EIGHT_DIGITS: u64 = 100_000_000;
+
+/// The digits of a number of at most eight digits, left-aligned, and their count.
 const fn eight_digits(number: u64) -> ([u8; 8], usize) {
+    let digits = padded_digits(number);
+    let zeros = if number == 0 {
+        7
+    } else {
+        (digits ^ ZEROS).trailing_zeros() / 8
+    };
+    ((digits >> (zeros * 8)).to_le_bytes(), 8 - zeros as usize)
+}
+
+/// Eight zeros as text.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// The eight digits of a number with leading zeros, the first in the lowest byte. SWAR: the number is split into halves, quarters and
+/// single digits, each in its own part of one integer.
+const fn padded_digits(number: u64) -> u64 {
     let (high, low) = (number / 10_000, number % 10_000);
     let fours = high | low << 32;
     // Multiplying and shifting divides exactly by 100, and below by 10, for values that fit into their part.
     let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
     let twos = hundreds | fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16;
     let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
-    let ones = tens | twos.wrapping_sub(tens.wrapping_mul(10)) << 8;
-    let zeros = if number == 0 {
-        7
-    } else {
-        ones.trailing_zeros() / 8
-    };
-    let text = (ones | 0x3030_3030_3030_3030) >> (zeros * 8);
-    (text.to_le_bytes(), 8 - zeros as usize)
+    (tens | twos.wrapping_sub(tens.wrapping_mul(10)) << 8) | ZEROS
 }
 
 #[cfg(test)]
@@ -218,13 +190,13 @@ mod tests {
             99_999_999,
             100_000_000,
             1_234_567_890,
+            1_000_000_000_000_000,
+            10_000_000_000_000_000,
+            10_000_000_100_000_001,
+            -10_000_000_000_000_000,
             i64::MAX,
             i64::MIN,
         ] {
-            assert_eq!(
-                DecimalDigits::new(number).as_bytes(),
-                number.to_string().as_bytes()
-            );
             let mut lines = LineBuffer::<{ lines_len(1, 0) }>::new();
             lines.push_number(b':', number);
             assert_eq!(lines.as_bytes(), format!(":{number}\r\n").as_bytes());

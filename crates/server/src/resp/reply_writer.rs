@@ -22,6 +22,11 @@ impl<'a> ReplyWriter<'a> {
         Self { out, is_resp3 }
     }
 
+    /// Whether replies are in the newer version of the protocol.
+    pub(super) const fn is_resp3(&self) -> bool {
+        self.is_resp3
+    }
+
     pub(crate) fn ok(&mut self) {
         self.simple("OK");
     }
