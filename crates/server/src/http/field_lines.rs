@@ -3,16 +3,28 @@
 //! Nearly every response is sent by the fast path, which copies the lines. A map of names and values would be made for each
 //! response and read once. Must not know: which fields there are.
 
+use std::ops::Range;
+
 /// Most responses have shorter lines.
 const USUAL_LEN: usize = 320;
 
+/// Most responses have fewer fields.
+const USUAL_FIELDS: usize = 8;
+
 /// Header fields in wire form, in the order in which they were added.
 #[derive(Clone, Debug)]
-pub(crate) struct FieldLines(Vec<u8>);
+pub(crate) struct FieldLines {
+    lines: Vec<u8>,
+    /// Where the value of each field is, so that a field is found without reading lines.
+    fields: Vec<(&'static str, Range<usize>)>,
+}
 
 impl FieldLines {
     pub(crate) fn new() -> Self {
-        Self(Vec::with_capacity(USUAL_LEN))
+        Self {
+            lines: Vec::with_capacity(USUAL_LEN),
+            fields: Vec::with_capacity(USUAL_FIELDS),
+        }
     }
 
     /// Adds a field. `name` is a constant in lowercase. A value that would end the line, or that has other control characters,
@@ -22,11 +34,13 @@ impl FieldLines {
             return;
         }
         let len = name.len().saturating_add(value.len()).saturating_add(4);
-        self.0.reserve(len);
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.extend_from_slice(b": ");
-        self.0.extend_from_slice(value);
-        self.0.extend_from_slice(b"\r\n");
+        self.lines.reserve(len);
+        self.lines.extend_from_slice(name.as_bytes());
+        self.lines.extend_from_slice(b": ");
+        let start = self.lines.len();
+        self.lines.extend_from_slice(value);
+        self.fields.push((name, start..self.lines.len()));
+        self.lines.extend_from_slice(b"\r\n");
     }
 
     /// Removes every field with this name.
@@ -34,42 +48,30 @@ impl FieldLines {
         if self.values(name).next().is_none() {
             return;
         }
-        let mut kept = Vec::with_capacity(self.0.len());
-        for line in self.lines().filter(|line| split(line).0 != name.as_bytes()) {
-            kept.extend_from_slice(line);
-            kept.extend_from_slice(b"\r\n");
+        let mut kept = Self::new();
+        for (other, value) in self.iter().filter(|(other, _)| *other != name) {
+            kept.push(other, value);
         }
-        self.0 = kept;
+        *self = kept;
     }
 
     /// The values of the fields with this name.
     pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        let same = self.iter().filter(|(other, _)| *other == name.as_bytes());
+        let same = self.iter().filter(move |(other, _)| *other == name);
         same.map(|(_, value)| value)
     }
 
     /// Names and values.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.lines().map(split)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
+        let value = |range: &Range<usize>| self.lines.get(range.clone()).unwrap_or_default();
+        let fields = self.fields.iter();
+        fields.map(move |(name, range)| (*name, value(range)))
     }
 
     /// All lines, each with its line break.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.lines
     }
-
-    /// All lines, without their line breaks. No value has one.
-    fn lines(&self) -> impl Iterator<Item = &[u8]> {
-        let lines = self.0.split(|byte| *byte == b'\n');
-        lines.filter_map(|line| line.strip_suffix(b"\r"))
-    }
-}
-
-/// Name and value of a line. No name has a colon.
-fn split(line: &[u8]) -> (&[u8], &[u8]) {
-    let colon = line.iter().position(|byte| *byte == b':').unwrap_or(0);
-    let (name, value) = line.split_at_checked(colon).unwrap_or_default();
-    (name, value.strip_prefix(b": ").unwrap_or_default())
 }
 
 /// Whether the bytes are a field value as hyper would accept it. Every byte is looked at, because that is faster than a branch

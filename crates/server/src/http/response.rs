@@ -161,9 +161,10 @@ impl HttpResponse {
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = self.status;
         for (name, value) in self.fields.iter() {
-            if let (Ok(name), Ok(value)) =
-                (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
-            {
+            if let (Ok(name), Ok(value)) = (
+                HeaderName::from_bytes(name.as_bytes()),
+                HeaderValue::from_bytes(value),
+            ) {
                 response.headers_mut().append(name, value);
             }
         }

@@ -1,5 +1,4 @@
-//! Writes replies in both protocol versions. RESP2 has no maps, booleans and nulls, so it gets a flat array, 1 or 0, and a null
-//! bulk string.
+//! Writes replies in both protocol versions. RESP2 has no maps and nulls, so it gets a flat array and a null bulk string.
 //!
 //! Must not know: what replies mean.
 
@@ -75,15 +74,6 @@ impl<'a> ReplyWriter<'a> {
     pub(crate) fn null(&mut self) {
         let null: &[u8] = if self.is_resp3 { b"_" } else { b"$-1" };
         self.out.extend_from_slice(null);
-        self.write_crlf();
-    }
-
-    pub(crate) fn boolean(&mut self, truth: bool) {
-        if !self.is_resp3 {
-            return self.integer(truth.into());
-        }
-        self.out
-            .extend_from_slice(if truth { b"#t" } else { b"#f" });
         self.write_crlf();
     }
 
@@ -198,7 +188,6 @@ mod tests {
             ),
             (|r| r.verbatim("hi"), "$2\r\nhi\r\n", "=6\r\ntxt:hi\r\n"),
             (|r| r.null(), "$-1\r\n", "_\r\n"),
-            (|r| r.boolean(true), ":1\r\n", "#t\r\n"),
             (|r| r.array(2), "*2\r\n", "*2\r\n"),
             (|r| r.set(2), "*2\r\n", "~2\r\n"),
             (|r| r.map(2), "*4\r\n", "%2\r\n"),
