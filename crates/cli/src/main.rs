@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod call;
 mod check;
 mod completions;
 mod explain;
@@ -50,6 +51,8 @@ enum Command {
     Explain(Box<explain::Options>),
     /// Run policy tests: requests at points in time, and the expected decisions
     Test(policy_tests::Options),
+    /// Send one request, wait and retry as the server's limits demand, and show the limits
+    Call(Box<call::Options>),
     /// Send requests at a chosen rate and report statuses and latencies
     Load(Box<load::Options>),
     /// Print the JSON Schema of policy files, for editors
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Check(options) => return exit_code(check::check(&options, color)),
         Command::Explain(options) => return exit_code(explain::explain(&options, color)),
         Command::Test(options) => return exit_code(policy_tests::test(&options, color)),
+        Command::Call(options) => return exit_code(call::call(&options)),
         Command::Load(options) => return exit_code(load::load(&options)),
         Command::Schema => schema::print(),
         Command::Settings => match Arguments::command().find_subcommand("serve") {

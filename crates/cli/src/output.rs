@@ -78,10 +78,13 @@ pub(crate) fn is_stderr_terminal() -> bool {
 
 /// Writes to stdout. A closed pipe, for example by `head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<(), CommandError> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same for bytes that may be no text.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
-    let written = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush());
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),

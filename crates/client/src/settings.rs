@@ -29,6 +29,7 @@ pub struct PacerSettings {
     pub(crate) max_wait: Nanos,
     pub(crate) max_block: Nanos,
     pub(crate) max_attempts: u32,
+    pub(crate) has_retry_budget: bool,
     initial_rate: f64,
     probe_interval: Nanos,
     probe_growth: f64,
@@ -42,6 +43,7 @@ impl Default for PacerSettings {
             max_wait: Nanos::from_secs(60),
             max_block: Nanos::from_secs(600),
             max_attempts: 4,
+            has_retry_budget: true,
             initial_rate: 2.0,
             probe_interval: Nanos::from_secs(3),
             probe_growth: 1.2,
@@ -83,6 +85,14 @@ impl PacerSettings {
     #[must_use]
     pub const fn with_max_attempts(mut self, max: u32) -> Self {
         self.max_attempts = max;
+        self
+    }
+
+    /// Permits as many retries as `max_attempts` says, whatever their share: for a program that sends single requests, such as a
+    /// command of a shell. By default there is at most one retry for every five requests, with a reserve of ten.
+    #[must_use]
+    pub const fn without_retry_budget(mut self) -> Self {
+        self.has_retry_budget = false;
         self
     }
 

@@ -74,6 +74,20 @@ pub enum LimitUnit {
 }
 
 impl LimitUnit {
+    /// The name of the unit, as [`from_name`](Self::from_name) reads it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Bytes => "content-bytes",
+            Self::ConcurrentRequests => "concurrent-requests",
+            Self::Tokens => "tokens",
+            Self::InputTokens => "input-tokens",
+            Self::OutputTokens => "output-tokens",
+            Self::Other => "other",
+        }
+    }
+
     /// The unit of this name: of the parameter `qu`, or a suffix of a vendor's fields.
     #[must_use]
     pub fn from_name(name: &str) -> Self {

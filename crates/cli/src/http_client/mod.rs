@@ -11,8 +11,9 @@ pub(crate) use target::Target;
 pub(crate) use tls::TlsOptions;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -75,16 +76,21 @@ impl HttpClient {
         Ok(Self(client))
     }
 
+    /// Sends a request.
+    pub(crate) async fn request(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, RequestFailure> {
+        let sent = self.0.request(request).await;
+        sent.map_err(|error| match error.is_connect() {
+            true => RequestFailure::Connect,
+            false => RequestFailure::Closed,
+        })
+    }
+
     /// Sends a request and reads the response to its end. Returns the status.
     pub(crate) async fn send(&self, request: Request<RequestBody>) -> Result<u16, RequestFailure> {
-        let response = self
-            .0
-            .request(request)
-            .await
-            .map_err(|error| match error.is_connect() {
-                true => RequestFailure::Connect,
-                false => RequestFailure::Closed,
-            })?;
+        let response = self.request(request).await?;
         let status = response.status().as_u16();
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {

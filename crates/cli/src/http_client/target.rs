@@ -1,7 +1,7 @@
 //! The URL of a command, and whether the command may send there.
 //!
-//! A load on somebody else's server is an attack, so only this machine is permitted unless the user names the host twice. Must
-//! not know: what is sent.
+//! A load on somebody else's server is an attack, so only this machine is permitted unless the user names the host twice. One request may
+//! go anywhere. Must not know: what is sent.
 
 use std::net::IpAddr;
 
@@ -20,8 +20,20 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Reads the URL. A host that is not this machine must be the permitted one.
+    /// Reads the URL of a load. A host that is not this machine must be the permitted one.
     pub(crate) fn parse(text: &str, permitted: Option<&str>) -> Result<Self, CommandError> {
+        let target = Self::anywhere(text)?;
+        let host = target.uri.host().unwrap_or_default();
+        if !is_loopback(host) && permitted != Some(host) {
+            return Err(CommandError::Usage(format!(
+                "{host} is not this machine; if you may load it, write --yes-really {host}"
+            )));
+        }
+        Ok(target)
+    }
+
+    /// Reads the URL of `call`.
+    pub(crate) fn anywhere(text: &str) -> Result<Self, CommandError> {
         let invalid =
             |reason: &str| CommandError::Usage(format!("{text:?} is not valid: {reason}"));
         let uri: Uri = text
@@ -38,22 +50,10 @@ impl Target {
                     .to_owned(),
             ));
         }
-        let host = uri.host().unwrap_or_default();
-        if !is_loopback(host) && permitted != Some(host) {
-            return Err(CommandError::Usage(format!(
-                "{host} is not this machine; if you may load it, write --yes-really {host}"
-            )));
-        }
         Ok(Self {
             text: text.to_owned(),
             uri,
         })
-    }
-
-    /// A URL of `call`, which sends few requests and so may go anywhere.
-    #[expect(dead_code, reason = "`tollgate call` uses it")]
-    pub(crate) const fn uri(&self) -> &Uri {
-        &self.uri
     }
 
     /// The URI of a request with this number.

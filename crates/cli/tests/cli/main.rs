@@ -10,6 +10,7 @@
 
 mod alerts;
 mod all_commands;
+mod call;
 mod check;
 mod clients;
 mod documentation;

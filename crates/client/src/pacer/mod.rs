@@ -309,7 +309,7 @@ impl Pacer {
         let wait = refusal.retry_after.unwrap_or(Nanos::ZERO);
         if attempt >= self.settings.max_attempts
             || self.settings.check_wait(wait, deadline, now).is_err()
-            || !self.budget.take()
+            || (self.settings.has_retry_budget && !self.budget.take())
         {
             return RetryDecision::GiveUp;
         }

@@ -5,7 +5,7 @@ use tollgate_http::{RefusalReason, ResponseReader};
 
 use super::support::{NOW, granted, info, pacer, request, seconds};
 use crate::retry::backoff;
-use crate::{Pacer, RetryDecision, ServerRefusal};
+use crate::{Pacer, PacerSettings, RetryDecision, ServerRefusal};
 
 /// A status and fields, and what they mean.
 type RefusalCase = (
@@ -120,6 +120,18 @@ fn attempts_deadlines_and_the_budget_end_retries() {
         .filter(|_| pacer.decide_retry(&refusal, 1, None, NOW) == RetryDecision::Retry)
         .count();
     assert_eq!(retries, 10, "the reserve; one request adds a fifth");
+}
+
+#[test]
+fn without_a_budget_only_attempts_and_deadlines_end_retries() {
+    let mut pacer = Pacer::new(PacerSettings::default().without_retry_budget(), 1);
+    let refusal = refuse(&mut pacer, 429, &[("retry-after", "5")], NOW);
+    let retries = (0..100)
+        .filter(|_| pacer.decide_retry(&refusal, 1, None, NOW) == RetryDecision::Retry)
+        .count();
+    assert_eq!(retries, 100);
+    let decision = pacer.decide_retry(&refusal, 4, None, NOW);
+    assert_eq!(decision, RetryDecision::GiveUp);
 }
 
 #[test]

@@ -69,14 +69,12 @@ impl<const LEN: usize> LineBuffer<LEN> {
 
     /// Eight digits at a time, the first ones without leading zeros.
     fn push_digits(&mut self, number: u64) {
-        let (high, low) = (number / EIGHT_DIGITS, number % EIGHT_DIGITS);
-        if high > 0 {
-            self.push_digits(high);
-            self.push(padded_digits(low).to_le_bytes(), 8);
-        } else {
-            let (digits, count) = eight_digits(low);
-            self.push(digits, count);
+        if number < EIGHT_DIGITS {
+            let (digits, count) = eight_digits(number);
+            return self.push(digits, count);
         }
+        self.push_digits(number / EIGHT_DIGITS);
+        self.push(padded_digits(number % EIGHT_DIGITS).to_le_bytes(), 8);
     }
 
     /// Appends the first `count` bytes of a piece. The constant length makes it a single store.
