@@ -19,6 +19,7 @@ mod examples;
 mod explain;
 mod fleet;
 mod harness;
+mod load;
 mod operators;
 mod packaging;
 mod policy_tests;

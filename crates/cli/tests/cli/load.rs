@@ -1,0 +1,55 @@
+//! `tollgate load` on a real server: every request is sent and counted, and no other machine is loaded by mistake.
+
+use crate::harness::{Folder, output, tollgate};
+use crate::serve::{PolicyFile, ServerProcess};
+
+#[test]
+fn it_counts_what_a_real_server_admits_and_limits() {
+    let policy = "limits: [{ name: per-key, key: header.x-api-key, rate: 1/h, burst: 7 }]";
+    let policy = PolicyFile::new("load", policy);
+    let mut serve = tollgate(&["serve", "--listen=127.0.0.1:0", "--config"]);
+    serve.arg(&policy.0);
+    let server = ServerProcess::start(serve);
+    let url = format!("http://{}/v1/check?key=secret", server.address);
+    let folder = Folder::new();
+    let (code, report) = folder.json(&["load", &url, "--rate=200/s", "--duration=200ms", "-q"]);
+    assert_eq!(code, Some(0), "{report}");
+    assert_eq!(report["sent"], 40);
+    assert_eq!(report["statuses"]["200"], 7, "the burst: {report}");
+    assert_eq!(report["statuses"]["429"], 33, "{report}");
+
+    // Each request another client: nobody is limited.
+    let url = format!("http://{}/v1/check?key=user-{{n}}", server.address);
+    let arguments = [
+        "load",
+        &url,
+        "--steps=100/s:100ms,400/s:50ms",
+        "--html=load.html",
+    ];
+    let (code, text, told) = folder.run(&arguments);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(text.contains("admitted") && text.contains("30"), "{text}");
+    let page = std::fs::read_to_string(folder.path().join("load.html")).unwrap();
+    assert!(page.contains("<svg") && !page.contains("secret"), "{page}");
+}
+
+#[test]
+fn a_server_that_is_not_there_fails_every_request_and_the_exit_code_says_so() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", free.local_addr().unwrap());
+    drop(free);
+    let folder = Folder::new();
+    let (code, report) = folder.json(&["load", &url, "--rate=50/s", "--duration=100ms", "-q"]);
+    assert_eq!(code, Some(1), "{report}");
+    assert_eq!(report["errors"], 5, "{report}");
+    assert_eq!(report["errors_by_kind"]["no connection"], 5, "{report}");
+}
+
+#[test]
+fn another_machine_is_not_loaded_unless_it_is_named_twice() {
+    for url in ["http://example.com/", "http://192.0.2.1:80/"] {
+        let (code, _, told) = output(&["load", url]);
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains("--yes-really"), "{told}");
+    }
+}
