@@ -27,8 +27,9 @@ const HOLD: Nanos = Nanos::from_secs(300);
 const CEILING_IS_GONE: f64 = 1.06;
 /// A rate that was held for this long is worth looking for when the quota is reduced.
 const CONFIRMED: Nanos = Nanos::from_secs(30);
-/// A reduced quota is given up as lost after so many probes.
-const MAX_PROBES: u32 = 30;
+/// A quota that was reduced for this long does not come back soon. A bound on time and not on probes: with frequent probes a bound on
+/// their number ended the search within a minute.
+const MAX_SEARCH: Nanos = Nanos::from_secs(600);
 /// A refusal this soon after a probe succeeded shows that it succeeded by chance.
 const PROBE_DOUBT: Nanos = Nanos::from_secs(5);
 /// The seconds of the former rate that a probe has to add without a refusal.
@@ -68,9 +69,9 @@ struct ProbeSeries {
 struct ReducedQuota {
     /// The rate before the reduction.
     former_rate: f64,
+    since: Timestamp,
     probe_at: Timestamp,
     interval: Nanos,
-    probes: u32,
     series: Option<ProbeSeries>,
 }
 
@@ -269,9 +270,9 @@ impl HiddenQuota {
                 let interval = self.settings.probe_interval;
                 self.reduced = Some(ReducedQuota {
                     former_rate,
+                    since: now,
                     probe_at: self.next_probe(interval, now, random),
                     interval,
-                    probes: 0,
                     series: None,
                 });
             }
@@ -285,10 +286,9 @@ impl HiddenQuota {
             return;
         };
         reduced.series = None;
-        reduced.probes = reduced.probes.saturating_add(1);
         reduced.interval = super::nanos(seconds(reduced.interval) * self.settings.probe_growth);
         reduced.probe_at = self.next_probe(reduced.interval, now, random);
-        if reduced.probes < MAX_PROBES {
+        if now.since(reduced.since) < MAX_SEARCH {
             self.reduced = Some(reduced);
         }
         self.pause(now);
