@@ -11,6 +11,7 @@
 mod alerts;
 mod all_commands;
 mod check;
+mod claims;
 mod clients;
 mod documentation;
 mod envoy;
