@@ -287,7 +287,7 @@ pub fn free_address() -> Result<SocketAddr, String> {
 ///
 /// # Panics
 /// It never came up.
-pub(crate) fn on_a_free_port<T>(name: &str, start: impl Fn(SocketAddr) -> Result<T, String>) -> T {
+pub fn on_a_free_port<T>(name: &str, start: impl Fn(SocketAddr) -> Result<T, String>) -> T {
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
         match free_address().and_then(&start) {
