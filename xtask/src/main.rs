@@ -9,6 +9,7 @@ mod chaos;
 mod conventions;
 mod dist;
 mod extra;
+mod fresh_crate;
 mod instruction_counts;
 mod layers;
 mod links;
@@ -44,6 +45,11 @@ const COMMANDS: &[Command] = &[
         usage: "peers",
         about: "installs the programs that tests start: distribution packages, and Python packages under cargo's target folder",
         run: peers::run,
+    },
+    Command {
+        usage: "fresh-crate",
+        about: "a crate made of the first example in docs/tower.md builds, runs, and limits curl",
+        run: |args| process::no_arguments("fresh-crate", args).and_then(|()| fresh_crate::check()),
     },
     Command {
         usage: "protos",

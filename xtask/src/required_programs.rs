@@ -36,6 +36,11 @@ pub(crate) const REQUIRED_PROGRAMS: &[RequiredProgram] = &[
         why: "the commands that the documentation shows are run, inside TLS too",
     },
     RequiredProgram {
+        program: "openssl",
+        debian_package: "openssl",
+        why: "signs the tokens whose claims are keys of limits",
+    },
+    RequiredProgram {
         program: "h2load",
         debian_package: "nghttp2-client",
         why: "loads a service behind the tower layer over HTTP/2",

@@ -10,7 +10,8 @@ use crate::process::{cargo, run as run_process};
 use crate::steps::{self, Step};
 use crate::workspace::Workspace;
 use crate::{
-    bench, chaos, conventions, dist, layers, links, peer_tests, peers, quotes, required_programs,
+    bench, chaos, conventions, dist, fresh_crate, layers, links, peer_tests, peers, quotes,
+    required_programs,
 };
 
 /// The budget of CI from a cold checkout on two cores. Longer than this and people stop running it.
@@ -68,6 +69,7 @@ fn everything() -> Result<Vec<Step>, String> {
         Step::new("chaos smoke", chaos::smoke),
         // Tests see the facade with all its features; people add it with none.
         cargo_step("facade without features", &["check", "--package", FACADE]),
+        Step::new("fresh crate", fresh_crate::check),
         Step::new("examples", || {
             let workspace = Workspace::load()?;
             run_examples(&workspace.root.join("crates/tollgate/examples"))

@@ -66,7 +66,9 @@ impl<C: Clock + 'static> LayerState<C> {
         if self.service.fleet().is_some() || self.service.saturation().is_full() {
             return None;
         }
-        let (attributes, is_grpc) = self.read(head);
+        let is_grpc = head.is_grpc();
+        let mut attributes = head.attributes(&self.settings);
+        self.prepare(&mut attributes);
         let ticket = match self.service.check_overload(&attributes) {
             Ok(ticket) => ticket,
             Err(shed) => return Some(Decision::refused(refuse_shed(shed, is_grpc), None)),
@@ -80,7 +82,9 @@ impl<C: Clock + 'static> LayerState<C> {
 
     /// Decides with the fleet, or while the wait queue is full.
     pub(crate) async fn decide(&self, head: RequestHead<'_>) -> Decision<C> {
-        let (attributes, is_grpc) = self.read(head);
+        let is_grpc = head.is_grpc();
+        let mut attributes = head.attributes(&self.settings);
+        self.prepare(&mut attributes);
         let ticket = match self.service.check_overload(&attributes) {
             Ok(ticket) => ticket,
             Err(shed) => return Decision::refused(refuse_shed(shed, is_grpc), None),
@@ -99,8 +103,8 @@ impl<C: Clock + 'static> LayerState<C> {
         self.conclude(&mut verdict, is_grpc, ticket)
     }
 
-    fn read<'a>(&'a self, head: RequestHead<'a>) -> (LayerAttributes<'a>, bool) {
-        let mut attributes = head.attributes(&self.settings);
+    /// Resolves values that are sent twice. In place: the attributes are large, and moving them is not free.
+    fn prepare(&self, attributes: &mut LayerAttributes<'_>) {
         if attributes.may_repeat_values()
             && let Some(http) = attributes.http_mut()
         {
@@ -112,7 +116,6 @@ impl<C: Clock + 'static> LayerState<C> {
                 "requests have no client address; limits by ip share one quota: see ConnectInfo and PeerAddress"
             );
         }
-        (attributes, head.is_grpc())
     }
 
     fn conclude(

@@ -20,6 +20,7 @@ mod refusal;
 mod request;
 mod response_fields;
 mod service;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod upgrade;

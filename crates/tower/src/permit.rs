@@ -3,10 +3,10 @@
 //! Must not know: which permits there are, how they are released.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Method, StatusCode};
-use tollgate_service::{Clock, OpenRequest};
+
+use super::sync::{Arc, Mutex, PoisonError};
 
 /// The permits of a request with a `concurrency` limit. The layer puts it into the request's extensions.
 ///
@@ -37,10 +37,7 @@ pub struct RequestPermit {
 
 impl RequestPermit {
     /// Gives the request to the handler's clones of this handle. Returns it if there are none.
-    pub(crate) fn hand_over<C: Clock + 'static>(
-        self,
-        request: Box<OpenRequest<C>>,
-    ) -> Option<Box<OpenRequest<C>>> {
+    pub(crate) fn hand_over<T: Send + 'static>(self, request: Box<T>) -> Option<Box<T>> {
         if Arc::strong_count(&self.held) == 1 {
             return Some(request);
         }

@@ -182,6 +182,7 @@ impl<'a> RequestHead<'a> {
     }
 
     /// The attributes of the request. Only what every decision needs is read at once.
+    #[inline]
     pub(crate) fn attributes(self, settings: &'a RequestSettings) -> LayerAttributes<'a> {
         LayerAttributes {
             head: self,

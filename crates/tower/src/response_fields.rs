@@ -2,67 +2,100 @@
 //!
 //! Must not know: dialects, how fields are rendered.
 
-use arrayvec::ArrayVec;
 use bytes::Bytes;
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue};
 use tollgate_service::{HeaderFields, Merge, copy_to_shared};
 
-/// The fields of the default dialect fit, with room for one more dialect.
-const USUAL_FIELDS: usize = 4;
-
-/// Names of the default dialect, which need not be parsed.
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Rendered header fields.
+/// Rendered header fields. Small, because they are moved with the request's future several times.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseFields {
     /// The values, one after the other.
     values: Bytes,
-    usual: ArrayVec<ResponseField, USUAL_FIELDS>,
-    more: Vec<ResponseField>,
+    names: FieldNames,
+}
+
+/// Which fields there are.
+#[derive(Debug)]
+enum FieldNames {
+    /// `RateLimit-Policy` with a value of this length, then `RateLimit`: an admission in the default dialect.
+    Draft11(usize),
+    Others(Vec<ResponseField>),
 }
 
 #[derive(Debug)]
 struct ResponseField {
     name: &'static str,
-    value_len: u32,
+    value_len: usize,
     merge: Merge,
+}
+
+impl Default for FieldNames {
+    fn default() -> Self {
+        Self::Others(Vec::new())
+    }
+}
+
+impl FieldNames {
+    fn new(fields: &HeaderFields) -> Self {
+        let mut all = fields.fields();
+        if let (Some(policy), Some(limit), None) = (all.next(), all.next(), all.next())
+            && (policy.name, limit.name) == ("ratelimit-policy", "ratelimit")
+            && (policy.merge, limit.merge) == (Merge::Append, Merge::Append)
+        {
+            return Self::Draft11(policy.value.len());
+        }
+        let others = fields.fields().map(|field| ResponseField {
+            name: field.name,
+            value_len: field.value.len(),
+            merge: field.merge,
+        });
+        Self::Others(others.collect())
+    }
 }
 
 impl ResponseFields {
     #[inline]
     pub(crate) fn new(fields: &HeaderFields) -> Self {
-        let mut new = Self {
+        Self {
             values: copy_to_shared(fields.text()),
-            ..Self::default()
-        };
-        for field in fields.fields() {
-            let field = ResponseField {
-                name: field.name,
-                value_len: u32::try_from(field.value.len()).unwrap_or(0),
-                merge: field.merge,
-            };
-            if let Err(full) = new.usual.try_push(field) {
-                new.more.push(full.element());
-            }
+            names: FieldNames::new(fields),
         }
-        new
     }
 
     /// Adds the fields to a response. A field that the response has is not replaced: list fields get another line, others stay.
-    pub(crate) fn merge_into(mut self, headers: &mut HeaderMap) {
-        for field in self.usual.iter().chain(&self.more) {
-            let len = usize::try_from(field.value_len).unwrap_or(0);
-            let value = self.values.split_to(len.min(self.values.len()));
-            // A response that has no room for a field goes without it.
-            if let (Ok(value), Ok(entry)) = (
-                HeaderValue::from_maybe_shared(value),
-                headers.try_entry(header_name(field.name)),
-            ) {
-                merge(entry, value, field.merge);
+    pub(crate) fn merge_into(self, headers: &mut HeaderMap) {
+        let mut values = self.values;
+        match self.names {
+            FieldNames::Draft11(policy_len) => {
+                let policy = values.split_to(policy_len.min(values.len()));
+                add(headers, RATELIMIT_POLICY, policy, Merge::Append);
+                add(headers, RATELIMIT, values, Merge::Append);
+            }
+            FieldNames::Others(fields) => {
+                for field in fields {
+                    let value = values.split_to(field.value_len.min(values.len()));
+                    add(
+                        headers,
+                        HeaderName::from_static(field.name),
+                        value,
+                        field.merge,
+                    );
+                }
             }
         }
+    }
+}
+
+/// Adds a field. A response that has no room for it goes without it.
+fn add(headers: &mut HeaderMap, name: HeaderName, value: Bytes, rule: Merge) {
+    if let (Ok(value), Ok(entry)) = (
+        HeaderValue::from_maybe_shared(value),
+        headers.try_entry(name),
+    ) {
+        merge(entry, value, rule);
     }
 }
 
@@ -76,13 +109,5 @@ fn merge(entry: Entry<'_, HeaderValue>, value: HeaderValue, rule: Merge) {
             }
         }
         (Entry::Occupied(_), Merge::KeepExisting) => {}
-    }
-}
-
-fn header_name(name: &'static str) -> HeaderName {
-    match name {
-        "ratelimit" => RATELIMIT,
-        "ratelimit-policy" => RATELIMIT_POLICY,
-        other => HeaderName::from_static(other),
     }
 }

@@ -103,7 +103,7 @@ pub(crate) struct Options {
         env = "TOLLGATE_TRUSTED_PROXIES"
     )]
     pub(super) trusted_proxies: Option<TrustedProxies>,
-    /// Listeners whose connections begin with a header of the PROXY protocol (version 1 or 2), separated by commas: api, grpc, resp, admin. Such
+    /// Listeners whose connections begin with a header of the PROXY protocol (version 1 or 2), separated by commas: api, grpc, resp, admin, gateway. Such
     /// a listener accepts only connections of --trusted-proxies. TLS comes after the header. Default: none
     #[arg(
         long,

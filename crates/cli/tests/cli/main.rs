@@ -12,6 +12,7 @@ mod alerts;
 mod all_commands;
 mod call;
 mod check;
+mod claims;
 mod clients;
 mod documentation;
 mod envoy;

@@ -1,5 +1,5 @@
-//! The table of permits under loom: threads that end requests, renew leases and begin requests, in all orders with up to three
-//! preemptions (I-14).
+//! The table of permits under loom: threads that end requests, renew leases, let them expire and begin requests, in all
+//! orders with up to three preemptions (I-14).
 //!
 //! The source of the table is compiled a second time, with loom's locks. A permit is a number in `Ledger`, which stands for the
 //! store: it panics if a permit is released twice or if there are more than the cap.
@@ -29,26 +29,58 @@ const LEASE: Nanos = Nanos::from_secs(60);
 const LATE: Timestamp = Timestamp::from_secs(1_050);
 const CAP: usize = 2;
 
-/// The store: which permits are held.
+/// The store: which permits are held, and which had a lease that expired before they were released.
 #[derive(Default)]
-struct Ledger(Mutex<Vec<u32>>);
+struct Leases {
+    held: Vec<u32>,
+    expired: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Ledger(Mutex<Leases>);
 
 impl Ledger {
     /// Takes a permit if one is free.
     fn acquire(&self, permit: u32) -> bool {
-        let mut held = self.0.lock().unwrap();
-        if held.len() == CAP {
+        let mut leases = self.0.lock().unwrap();
+        if leases.held.len() == CAP {
             return false;
         }
-        held.push(permit);
+        leases.held.push(permit);
         true
     }
 
+    /// The lease of a permit expires, unless it was released before.
+    fn expire(&self, permit: u32) {
+        let mut leases = self.0.lock().unwrap();
+        if let Some(index) = leases.held.iter().position(|one| *one == permit) {
+            leases.held.remove(index);
+            leases.expired.push(permit);
+        }
+    }
+
+    /// Whether a renewal finds the lease.
+    fn renew(&self, permit: u32) -> bool {
+        self.0.lock().unwrap().held.contains(&permit)
+    }
+
+    /// Releases a permit. If its lease has expired, that frees nobody else's.
     fn release(&self, permit: u32) {
-        let mut held = self.0.lock().unwrap();
-        let before = held.len();
+        let mut leases = self.0.lock().unwrap();
+        let Leases { held, expired } = &mut *leases;
+        let before = held.len() + expired.len();
         held.retain(|one| *one != permit);
-        assert_eq!(held.len() + 1, before, "permit {permit} is released twice");
+        expired.retain(|one| *one != permit);
+        let after = held.len() + expired.len();
+        assert_eq!(after + 1, before, "permit {permit} is released twice");
+    }
+
+    fn assert_empty(&self) {
+        let leases = self.0.lock().unwrap();
+        assert!(
+            leases.held.is_empty() && leases.expired.is_empty(),
+            "a permit is lost"
+        );
     }
 }
 
@@ -98,7 +130,43 @@ fn run(renewer: Renewer) {
         ends.join().unwrap();
         renews.join().unwrap();
         assert!(table.is_empty());
-        assert!(ledger.0.lock().unwrap().is_empty(), "a permit is lost");
+        ledger.assert_empty();
+    });
+}
+
+/// A lease expires while its request ends and a renewer works. Another request takes the place that became free.
+fn run_with_expiry() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let table = Arc::new(PermitTable::<u32>::default());
+        let ledger = Arc::new(Ledger::default());
+        let [first, second] = [1, 2].map(|permit| {
+            assert!(ledger.acquire(permit));
+            table.insert(permit, START, LEASE)
+        });
+        let spawn = |work: fn(&PermitTable<u32>, &Ledger)| {
+            let (table, ledger) = (Arc::clone(&table), Arc::clone(&ledger));
+            thread::spawn(move || work(&table, &ledger))
+        };
+        let expires = spawn(|table, ledger| {
+            ledger.expire(1);
+            if ledger.acquire(3) {
+                let number = table.insert(3, START, LEASE);
+                assert!(
+                    ledger.renew(3),
+                    "the end of an expired request releases another one"
+                );
+                end(table, ledger, number);
+            }
+        });
+        let renews = spawn(|table, ledger| renew(table, ledger, Renewer::Right));
+        end(&table, &ledger, first);
+        expires.join().unwrap();
+        renews.join().unwrap();
+        end(&table, &ledger, second);
+        assert!(table.is_empty());
+        ledger.assert_empty();
     });
 }
 
@@ -111,7 +179,7 @@ fn end(table: &PermitTable<u32>, ledger: &Ledger, number: u64) {
 
 fn renew(table: &PermitTable<u32>, ledger: &Ledger, renewer: Renewer) {
     while let Some((number, permit)) = table.take_due(LATE) {
-        let ended = table.put_back(number, permit, LATE, true);
+        let ended = table.put_back(number, permit, LATE, ledger.renew(permit));
         match renewer {
             Renewer::Forgets => {}
             Renewer::SettlesAlways => ledger.release(permit),
@@ -123,6 +191,11 @@ fn renew(table: &PermitTable<u32>, ledger: &Ledger, renewer: Renewer) {
 #[test]
 fn i14_no_order_of_ends_and_renewals_loses_a_permit_or_releases_it_twice() {
     run(Renewer::Right);
+}
+
+#[test]
+fn i14_a_lease_that_expires_is_settled_once_and_leaves_other_permits_alone() {
+    run_with_expiry();
 }
 
 #[test]

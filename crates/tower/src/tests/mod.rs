@@ -8,6 +8,7 @@ mod concurrency;
 mod grpc_calls;
 mod overload;
 mod pacing;
+mod permit_model;
 mod real_clients;
 mod responses;
 mod support;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::response::Response;
-use axum::routing::any;
+use axum::routing::{MethodRouter, any};
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Empty};
@@ -55,9 +56,15 @@ async fn echo(mut request: Request, status: StatusCode, results: mpsc::Sender<bo
 async fn serve(
     status: StatusCode,
 ) -> (TollgateLayer, SocketAddr, mpsc::Receiver<bool>, JoinSet<()>) {
-    let layer = TollgateLayer::from_policy("limits: [{ name: one, concurrency: 1 }]").unwrap();
     let (results, upgrades) = mpsc::channel(8);
     let handler = any(move |request| echo(request, status, results.clone()));
+    let (layer, address, server) = serve_handler(handler).await;
+    (layer, address, upgrades, server)
+}
+
+/// The same with another handler.
+async fn serve_handler(handler: MethodRouter) -> (TollgateLayer, SocketAddr, JoinSet<()>) {
+    let layer = TollgateLayer::from_policy("limits: [{ name: one, concurrency: 1 }]").unwrap();
     let app = Router::new().route("/", handler).layer(layer.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -76,7 +83,7 @@ async fn serve(
             });
         }
     });
-    (layer, address, upgrades, server)
+    (layer, address, server)
 }
 
 fn held(layer: &TollgateLayer) -> usize {
@@ -94,9 +101,14 @@ async fn all_released(layer: &TollgateLayer) {
 
 /// Asks for an upgrade and sends the first bytes of the stream with it. Returns the head of the response.
 async fn ask_for_upgrade(address: SocketAddr) -> (TcpStream, String) {
+    send_upgrade(address, "upgrade: echo\r\n\r\nearly").await
+}
+
+/// The same with these fields and first bytes.
+async fn send_upgrade(address: SocketAddr, more: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\nearly";
-    stream.write_all(request).await.unwrap();
+    let request = format!("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\n{more}");
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(timeout(DEADLINE, stream.read_u8()).await.unwrap().unwrap());
@@ -174,4 +186,55 @@ async fn i14_a_stream_of_extended_connect_owns_its_permit() {
     refused.collect().await.unwrap();
     drop(upgraded);
     all_released(&layer).await;
+}
+
+/// Sends every message back, until the client closes the socket or is gone.
+async fn echo_messages(mut socket: WebSocket) {
+    while let Some(Ok(message)) = socket.recv().await {
+        // A closing message is answered by axum itself, with the next `recv`, and cannot be sent back.
+        let _sent = socket.send(message).await;
+    }
+}
+
+/// Asks axum's `WebSocketUpgrade`. The key is that of RFC 6455.
+async fn open_websocket(address: SocketAddr) -> (TcpStream, String) {
+    let fields = "upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    send_upgrade(address, fields).await
+}
+
+/// Sends a frame with a mask of zeros. Returns the whole frame that comes back.
+async fn exchange(stream: &mut TcpStream, opcode: u8, payload: &[u8]) -> Vec<u8> {
+    let len = u8::try_from(payload.len()).unwrap();
+    let frame = [&[opcode, 0x80 | len, 0, 0, 0, 0], payload].concat();
+    stream.write_all(&frame).await.unwrap();
+    let mut answer = vec![0; 2 + payload.len()];
+    let read = timeout(DEADLINE, stream.read_exact(&mut answer)).await;
+    read.unwrap().unwrap();
+    answer
+}
+
+/// The handler of axum's WebSocket knows nothing of permits. A socket may be closed by its protocol or with its connection.
+#[tokio::test]
+async fn i14_an_axum_websocket_owns_its_permit_until_it_is_closed() {
+    const TEXT: u8 = 0x81;
+    const CLOSE: u8 = 0x88;
+    let handler = any(|upgrade: WebSocketUpgrade| async { upgrade.on_upgrade(echo_messages) });
+    let (layer, address, _server) = serve_handler(handler).await;
+    for closes_by_protocol in [true, false] {
+        let (mut socket, head) = open_websocket(address).await;
+        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+        assert_eq!(
+            exchange(&mut socket, TEXT, b"hello").await,
+            b"\x81\x05hello"
+        );
+        assert_eq!(held(&layer), 1);
+        let (_, second) = open_websocket(address).await;
+        assert!(second.starts_with("HTTP/1.1 429"), "{second}");
+        if closes_by_protocol {
+            assert_eq!(exchange(&mut socket, CLOSE, b"").await, [CLOSE, 0]);
+        } else {
+            drop(socket);
+        }
+        all_released(&layer).await;
+    }
 }

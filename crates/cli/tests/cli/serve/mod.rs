@@ -147,7 +147,7 @@ pub(crate) fn get(address: SocketAddr, target: &str) -> Option<String> {
 }
 
 /// The whole response to a GET.
-fn response(address: SocketAddr, target: &str) -> Option<String> {
+pub(crate) fn response(address: SocketAddr, target: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(DEADLINE)).ok()?;
     let request = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");

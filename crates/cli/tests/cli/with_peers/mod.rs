@@ -7,6 +7,7 @@ mod client;
 pub(crate) mod gateways;
 mod go_client;
 mod k6;
+mod proxy_protocol;
 mod redis_clients;
 mod schemathesis;
 mod server;
