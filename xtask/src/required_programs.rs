@@ -56,6 +56,11 @@ pub(crate) const REQUIRED_PROGRAMS: &[RequiredProgram] = &[
         why: "the endpoint for its auth_request is tested behind a real one",
     },
     RequiredProgram {
+        program: "haproxy",
+        debian_package: "haproxy",
+        why: "`tollgate call` obeys its limit",
+    },
+    RequiredProgram {
         program: "systemd-analyze",
         debian_package: "systemd",
         why: "the unit that is shipped is checked by it",

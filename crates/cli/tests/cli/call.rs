@@ -1,9 +1,11 @@
 //! `tollgate call` beside real servers: ours, nginx, Envoy and HAProxy. Real time passes only where a server asks for a wait.
 
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 
 use tollgate_testkit::envoy::{Envoy, Version};
 use tollgate_testkit::nginx::Nginx;
+use tollgate_testkit::peer_programs::program;
 use tollgate_testkit::process::{Process, TempFolder, on_a_free_port};
 
 use crate::harness::{output, tollgate};
@@ -165,7 +167,7 @@ fn it_waits_as_long_as_a_haproxy_asks() {
         let folder = TempFolder::new("haproxy")?;
         let text = HAPROXY.replace("LISTEN", &address.to_string());
         let file = folder.write("haproxy.cfg", &text)?;
-        let mut command = std::process::Command::new("haproxy");
+        let mut command = Command::new(program("haproxy"));
         command.arg("-db").arg("-f").arg(file);
         let process = Process::start("haproxy", &mut command, folder)?;
         process.until("listening", || TcpStream::connect(address).ok())?;
