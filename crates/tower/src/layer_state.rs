@@ -11,7 +11,8 @@ use bytes::Bytes;
 use http::Response;
 use tollgate_service::{
     Attributes as _, CheckMode, CheckOptions, Clock, OpenRequest, Outcome, OverloadTicket,
-    RateLimitService, Refusal, Transport, Verdict, WaitPermit, WaitQueueFull, with_header_fields,
+    RateLimitService, Refusal, Shed, Transport, Verdict, WaitPermit, WaitQueueFull,
+    with_header_fields,
 };
 
 use crate::decision_info::DecisionInfo;
@@ -67,7 +68,7 @@ impl<C: Clock + 'static> LayerState<C> {
             return None;
         }
         let (attributes, is_grpc) = self.read(head);
-        let ticket = match self.service.check_overload(&attributes) {
+        let ticket = match self.check_overload(head, &attributes) {
             Ok(ticket) => ticket,
             Err(shed) => return Some(Decision::refused(refuse_shed(shed, is_grpc), None)),
         };
@@ -81,7 +82,7 @@ impl<C: Clock + 'static> LayerState<C> {
     /// Decides with the fleet, or while the wait queue is full.
     pub(crate) async fn decide(&self, head: RequestHead<'_>) -> Decision<C> {
         let (attributes, is_grpc) = self.read(head);
-        let ticket = match self.service.check_overload(&attributes) {
+        let ticket = match self.check_overload(head, &attributes) {
             Ok(ticket) => ticket,
             Err(shed) => return Decision::refused(refuse_shed(shed, is_grpc), None),
         };
@@ -97,6 +98,16 @@ impl<C: Clock + 'static> LayerState<C> {
         let options = CheckOptions::default();
         let mut verdict = self.service.check(transport, &attributes, options).await;
         self.conclude(&mut verdict, is_grpc, ticket)
+    }
+
+    fn check_overload(
+        &self,
+        head: RequestHead<'_>,
+        attributes: &LayerAttributes<'_>,
+    ) -> Result<Option<OverloadTicket>, Shed> {
+        let targets = self.settings.overload_targets.as_ref();
+        self.service
+            .check_overload(attributes, || targets?.find(head))
     }
 
     fn read<'a>(&'a self, head: RequestHead<'a>) -> (LayerAttributes<'a>, bool) {
@@ -142,7 +153,7 @@ impl<C: Clock + 'static> LayerState<C> {
             overload: ticket.map(|ticket| Box::new(OverloadTurn::Later(ticket, is_grpc))),
         };
         // A request that waits for a limit takes its place when it starts.
-        if ticket.is_some() && admission.wait.is_none() {
+        if admission.overload.is_some() && admission.wait.is_none() {
             return self.take_turn(admission);
         }
         Decision::Admitted(admission)

@@ -10,6 +10,7 @@ mod overload;
 mod pacing;
 mod real_clients;
 mod responses;
+mod stripe_policy;
 mod support;
 mod tokens;
 mod upgrades;
