@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_core::limit::{AlgorithmKind, Limit};
-use tollgate_policy::model::{Mode, Percent, WhenFull};
-use tollgate_policy::rules::{Meter, MeterRef, MeterRole, Rule, Rules};
+use tollgate_policy::model::{Mode, OverloadSpec, Percent, WhenFull};
+use tollgate_policy::rules::{Meter, MeterRef, MeterRole, PriorityRules, Rule, Rules};
 use tollgate_store::{IdentifiedLimit, LimitId};
 
 use crate::candidate::{Comparison, ComparisonTotals, Divergence};
@@ -157,6 +157,18 @@ impl Generation {
     /// The operators' overrides.
     pub(crate) const fn overrides(&self) -> &OverrideSlot {
         &self.overrides
+    }
+
+    /// The priority classes, and what sheds them: as the policy says, weakened by operators' switches. `None` if the policy
+    /// switches nothing on.
+    #[must_use]
+    pub fn overload(&self) -> Option<(&PriorityRules, OverloadSpec)> {
+        let priorities = self.rules.priorities()?;
+        let mut spec = *priorities.overload();
+        if let Some(Some(overrides)) = self.overrides.read().as_deref() {
+            spec = overrides.overload(spec);
+        }
+        Some((priorities, spec))
     }
 
     /// The version of the policy and its overrides. It only grows, and changes whenever a cached denial may have become

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
 use tollgate_core::{Outcome, Timestamp};
-use tollgate_policy::model::{IpNet, Mode, Percent};
+use tollgate_policy::model::{IpNet, Mode, OverloadSpec, Percent, ShedMechanism};
 use tollgate_policy::rules::{Rule, Rules, SelectedQuota};
 
 /// The mode override of one limit, or of all limits. It can only weaken the policy's mode; the share of keys can be
@@ -18,6 +18,16 @@ use tollgate_policy::rules::{Rule, Rules, SelectedQuota};
 pub(crate) struct ModeOverride {
     pub(crate) mode: Mode,
     pub(crate) enforce: Option<Percent>,
+}
+
+impl ModeOverride {
+    /// The strictest mode of a mechanism against overload. Such a mechanism has no keys, so a share of them means shadow.
+    fn most_of_mechanism(self) -> Mode {
+        match self.enforce {
+            None | Some(Percent::ALL) => self.mode,
+            Some(_) => self.mode.max(Mode::Shadow),
+        }
+    }
 }
 
 /// The expiry of an override. `None`: until it is removed.
@@ -45,6 +55,8 @@ impl OverrideExpiry {
 pub(crate) struct OverrideSnapshot {
     pub(crate) global: ModeOverride,
     pub(crate) rules: HashMap<usize, RuleOverrides>,
+    /// The switches of mechanisms against overload, by their index.
+    pub(crate) mechanisms: [ModeOverride; ShedMechanism::ALL.len()],
     pub(crate) addresses: BlockedAddresses,
 }
 
@@ -81,6 +93,7 @@ impl OverrideSnapshot {
     pub(crate) fn is_empty(&self) -> bool {
         self.global == ModeOverride::default()
             && self.rules.is_empty()
+            && self.mechanisms == [ModeOverride::default(); ShedMechanism::ALL.len()]
             && self.addresses.blocked.is_empty()
     }
 
@@ -95,6 +108,15 @@ impl OverrideSnapshot {
         let share = mode_override.enforce.unwrap_or(rule.enforce);
         let max = self.global.enforce.unwrap_or(Percent::ALL);
         (mode, share.min(max))
+    }
+
+    /// What a policy says about overload, weakened by switches.
+    pub(crate) fn overload(&self, spec: OverloadSpec) -> OverloadSpec {
+        let global = self.global.most_of_mechanism();
+        spec.weakened(|mechanism| {
+            let switch = self.mechanisms.get(mechanism.index()).copied();
+            switch.unwrap_or_default().most_of_mechanism().max(global)
+        })
     }
 
     pub(crate) fn key_overrides(

@@ -13,7 +13,7 @@ use crate::text::push_integer;
 /// The media type of [`ProblemDetails::to_json`] and [`RateLimitStatus::write_problem`].
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
-/// Why a request is refused: the problem types that the RateLimit draft registers (section 5).
+/// Why a request is refused: the problem types that the RateLimit draft registers (section 5), and our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ProblemType {
     /// The caller has exhausted its quota.
@@ -23,6 +23,8 @@ pub enum ProblemType {
     ReducedCapacity,
     /// The caller is blocked because of abnormal usage.
     AbnormalUsage,
+    /// The service is overloaded and sheds requests, whatever this caller has used.
+    Overloaded,
 }
 
 impl ProblemType {
@@ -37,6 +39,9 @@ impl ProblemType {
             Self::AbnormalUsage => {
                 "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
             }
+            Self::Overloaded => {
+                "https://github.com/tollgate-rs/tollgate/blob/main/docs/headers.md#overloaded"
+            }
         }
     }
 
@@ -47,6 +52,7 @@ impl ProblemType {
             Self::QuotaExceeded => "Quota Exceeded",
             Self::ReducedCapacity => "Temporary Reduced Capacity",
             Self::AbnormalUsage => "Abnormal Usage Detected",
+            Self::Overloaded => "Overloaded",
         }
     }
 
@@ -55,7 +61,7 @@ impl ProblemType {
     pub const fn status(self) -> u16 {
         match self {
             Self::QuotaExceeded | Self::AbnormalUsage => 429,
-            Self::ReducedCapacity => 503,
+            Self::ReducedCapacity | Self::Overloaded => 503,
         }
     }
 }

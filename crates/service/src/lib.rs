@@ -48,8 +48,8 @@ pub use metrics::{DegradationCause, Metrics, RequestOutcome, Transport};
 pub use open_request::OpenRequest;
 pub use operator::OperatorActionError;
 pub use overload::{
-    OverloadEntry, OverloadPermit, OverloadStatus, OverloadTicket, OverloadWait, Shed, ShedCount,
-    ShedMechanism,
+    OverloadControl, OverloadEntry, OverloadPermit, OverloadStatus, OverloadTargetStatus,
+    OverloadTargets, OverloadTicket, OverloadWait, Shed, ShedCount, ShedMechanism,
 };
 pub use panic_guard::catch_panic;
 pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};
@@ -58,10 +58,11 @@ pub use service::{MAX_RETRY_JITTER, PolicyExplanation, RateLimitService};
 pub use tickets::{TICKET_LIFETIME, TakenTicket};
 // What a transport names of the crates below, so that it needs one crate.
 pub use tollgate_core::{Nanos, Outcome, Timestamp};
+pub use tollgate_engine::control::{Attribution, Halt, Switch};
 pub use tollgate_engine::{CheckMode, CheckOptions, DenialReason, Response, Ticket, Verdict};
 pub use tollgate_http::{
     CONTENT_TYPE as PROBLEM_CONTENT_TYPE, ClientAddressResolver, Dialects, ForwardedHeader,
-    HeaderFields, InvalidNetwork, Merge, Network, ProblemDetails, TrustedProxies,
+    HeaderFields, InvalidNetwork, Merge, Network, ProblemDetails, ProblemType, TrustedProxies,
 };
 pub use tollgate_policy::attributes::{Attribute, AttributeFamily, Attributes, Unreadable};
 pub use tollgate_policy::load as load_policy;

@@ -22,7 +22,7 @@ use crate::error::InvalidService;
 use crate::header_fields::HeaderRenderer;
 use crate::metrics::{Metrics, Transport};
 use crate::open_request::PermitTable;
-use crate::overload::OverloadControl;
+use crate::overload::OverloadTargets;
 use crate::redact::redact;
 use crate::reload::PolicyReloader;
 use crate::saturation::{DEFAULT_MAX_WAITING, Saturation};
@@ -53,7 +53,7 @@ pub struct RateLimitService<C> {
     /// The permits of requests whose end a transport learns of.
     pub(crate) permits: PermitTable,
     /// What sheds requests while the work behind is overloaded.
-    pub(crate) overload: Arc<OverloadControl>,
+    pub(crate) overload: OverloadTargets,
     explanation: ArcSwap<PolicyExplanation>,
     /// Keys all digests of this process. It stays when the policy is replaced, so digests stay the same.
     secret: Secret,
@@ -170,7 +170,7 @@ impl<C: Clock> RateLimitService<C> {
             watchdog: Watchdog::default(),
             abandoned_waits: AbandonedWaits::default(),
             permits: PermitTable::default(),
-            overload: Arc::default(),
+            overload: OverloadTargets::default(),
             explanation: ArcSwap::from_pointee(explanation),
             secret,
             replacing: Mutex::default(),

@@ -8,16 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
 use tollgate_service::reload::{FileWatcher, WatchTiming};
 use tollgate_service::{
     ClientAddressResolver, Clock, Dialects, InvalidPolicy, InvalidService, KeyFileWatcher,
-    PolicyFormat, RateLimitService, Secret, SystemClock, load_policy,
+    OverloadControl, PolicyFormat, RateLimitService, Secret, SystemClock, load_policy,
 };
 
 use crate::layer::TollgateLayer;
 use crate::layer_state::LayerState;
 use crate::limit_spec::LimitSpec;
+use crate::overload::TargetFinder;
 use crate::request::{ExtensionAttribute, RequestSettings};
 
 /// How many keys have state of their own at the same time, unless the builder says so.
@@ -144,6 +146,16 @@ impl TollgateLayerBuilder {
     pub fn grpc_methods<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Self {
         let paths = paths.into_iter().map(Box::from);
         self.settings.grpc_methods.extend(paths);
+        self
+    }
+
+    /// Sets which requests share a concurrency limit of `overload`: those whose target is the same. Make targets with
+    /// [`OverloadTargets::target`](tollgate_service::OverloadTargets::target) and keep them. Without it, all requests share one.
+    pub fn overload_targets(
+        mut self,
+        find: impl Fn(&HeaderMap, &Uri) -> Option<Arc<OverloadControl>> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.overload_targets = Some(TargetFinder::new(find));
         self
     }
 

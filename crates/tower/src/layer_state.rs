@@ -11,7 +11,8 @@ use bytes::Bytes;
 use http::Response;
 use tollgate_service::{
     Attributes as _, CheckMode, CheckOptions, Clock, OpenRequest, Outcome, OverloadTicket,
-    RateLimitService, Refusal, Transport, Verdict, WaitPermit, WaitQueueFull, with_header_fields,
+    RateLimitService, Refusal, Shed, Transport, Verdict, WaitPermit, WaitQueueFull,
+    with_header_fields,
 };
 
 use crate::decision_info::DecisionInfo;
@@ -69,7 +70,7 @@ impl<C: Clock + 'static> LayerState<C> {
         let is_grpc = head.is_grpc();
         let mut attributes = head.attributes(&self.settings);
         self.prepare(&mut attributes);
-        let ticket = match self.service.check_overload(&attributes) {
+        let ticket = match self.check_overload(head, &attributes) {
             Ok(ticket) => ticket,
             Err(shed) => return Some(Decision::refused(refuse_shed(shed, is_grpc), None)),
         };
@@ -85,7 +86,7 @@ impl<C: Clock + 'static> LayerState<C> {
         let is_grpc = head.is_grpc();
         let mut attributes = head.attributes(&self.settings);
         self.prepare(&mut attributes);
-        let ticket = match self.service.check_overload(&attributes) {
+        let ticket = match self.check_overload(head, &attributes) {
             Ok(ticket) => ticket,
             Err(shed) => return Decision::refused(refuse_shed(shed, is_grpc), None),
         };
@@ -101,6 +102,16 @@ impl<C: Clock + 'static> LayerState<C> {
         let options = CheckOptions::default();
         let mut verdict = self.service.check(transport, &attributes, options).await;
         self.conclude(&mut verdict, is_grpc, ticket)
+    }
+
+    fn check_overload(
+        &self,
+        head: RequestHead<'_>,
+        attributes: &LayerAttributes<'_>,
+    ) -> Result<Option<OverloadTicket>, Shed> {
+        let targets = self.settings.overload_targets.as_ref();
+        self.service
+            .check_overload(attributes, || targets?.find(head))
     }
 
     /// Resolves values that are sent twice. In place: the attributes are large, and moving them is not free.
@@ -145,7 +156,7 @@ impl<C: Clock + 'static> LayerState<C> {
             overload: ticket.map(|ticket| Box::new(OverloadTurn::Later(ticket, is_grpc))),
         };
         // A request that waits for a limit takes its place when it starts.
-        if ticket.is_some() && admission.wait.is_none() {
+        if admission.overload.is_some() && admission.wait.is_none() {
             return self.take_turn(admission);
         }
         Decision::Admitted(admission)

@@ -1,13 +1,43 @@
-//! How an admitted request gets its place under the adaptive concurrency limit.
+//! Which target a request goes to, and how an admitted request gets its place under the adaptive concurrency limit.
 //!
 //! Must not know: which requests are shed, how places are given.
 
+use std::fmt;
+use std::sync::Arc;
+
 use bytes::Bytes;
-use http::Response;
-use tollgate_service::{Clock, OverloadEntry, OverloadPermit, OverloadTicket, OverloadWait};
+use http::{HeaderMap, Response, Uri};
+use tollgate_service::{
+    Clock, OverloadControl, OverloadEntry, OverloadPermit, OverloadTicket, OverloadWait,
+};
 
 use crate::layer_state::{Decision, LayerAdmission, LayerState};
 use crate::refusal::refuse_shed;
+use crate::request::RequestHead;
+
+/// Finds what a request goes to, if the program knows it.
+type FindTarget = Box<dyn Fn(&HeaderMap, &Uri) -> Option<Arc<OverloadControl>> + Send + Sync>;
+
+/// Finds the target of a request.
+pub(crate) struct TargetFinder(FindTarget);
+
+impl TargetFinder {
+    pub(crate) fn new(
+        find: impl Fn(&HeaderMap, &Uri) -> Option<Arc<OverloadControl>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Box::new(find))
+    }
+
+    pub(crate) fn find(&self, head: RequestHead<'_>) -> Option<Arc<OverloadControl>> {
+        (self.0)(head.headers, head.uri)
+    }
+}
+
+impl fmt::Debug for TargetFinder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TargetFinder")
+    }
+}
 
 /// How a request gets its place. The flag says whether it is a gRPC call.
 pub(crate) enum OverloadTurn {
@@ -27,11 +57,14 @@ impl<C: Clock> LayerAdmission<C> {
 impl<C: Clock + 'static> LayerState<C> {
     /// Asks for the place of an admitted request. If it is shed, its charges are given back.
     pub(crate) fn take_turn(&self, mut admission: LayerAdmission<C>) -> Decision<C> {
-        let Some(&OverloadTurn::Later(ticket, is_grpc)) = admission.overload.as_deref() else {
-            return Decision::Admitted(admission);
+        let (ticket, is_grpc) = match admission.overload.take().map(|turn| *turn) {
+            Some(OverloadTurn::Later(ticket, is_grpc)) => (ticket, is_grpc),
+            waiting => {
+                admission.overload = waiting.map(Box::new);
+                return Decision::Admitted(admission);
+            }
         };
-        admission.overload = None;
-        match self.service.enter_overload(ticket) {
+        match self.service.enter_overload(&ticket) {
             OverloadEntry::Started(permit) => self.hold(&mut admission, permit),
             OverloadEntry::Waiting(wait) => {
                 admission.overload = Some(Box::new(OverloadTurn::Waiting(wait, is_grpc)));

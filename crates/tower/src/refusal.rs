@@ -13,10 +13,10 @@ use tollgate_service::{
 use crate::grpc;
 use crate::response_fields::ResponseFields;
 
-/// The problem details of a request that is shed: the type that the RateLimit draft registers for reduced capacity.
+/// The problem details of a request that is shed.
 const SHED_PROBLEM: &str = concat!(
-    r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
-    r#""title":"Temporary Reduced Capacity","status":503,"#,
+    r#"{"type":"https://github.com/tollgate-rs/tollgate/blob/main/docs/headers.md#overloaded","#,
+    r#""title":"Overloaded","status":503,"#,
     r#""detail":"the service is overloaded and sheds requests; try again later"}"#,
 );
 

@@ -16,6 +16,8 @@ use tollgate_service::{
     find_header, without_port,
 };
 
+use crate::overload::TargetFinder;
+
 /// The address of a connection's peer, for servers whose framework does not put it into requests.
 ///
 /// Insert it into the extensions of every request. With axum or tonic and the feature of the same name that is not needed:
@@ -72,14 +74,16 @@ pub(crate) struct RequestSettings {
     pub(crate) extensions: Vec<ExtensionAttribute>,
     /// The paths of gRPC methods that exist. Clients choose paths, so only these may become keys.
     pub(crate) grpc_methods: HashSet<Box<str>>,
+    /// Which requests share a concurrency limit. Without it all do.
+    pub(crate) overload_targets: Option<TargetFinder>,
 }
 
 /// A request without its body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestHead<'a> {
     pub(crate) method: &'a Method,
-    uri: &'a Uri,
-    headers: &'a HeaderMap,
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
     extensions: &'a Extensions,
 }
 

@@ -115,7 +115,11 @@ impl OperatorChange {
             Self::Switched {
                 limit: Some(limit),
                 to,
-            } => write!(f, "limit `{limit}` switched to {to}"),
+            } => match limit.split_once(':') {
+                // Names of limits have no colon.
+                Some(_) => write!(f, "`{limit}` switched to {to}"),
+                None => write!(f, "limit `{limit}` switched to {to}"),
+            },
             Self::Overridden {
                 limit,
                 key: target,

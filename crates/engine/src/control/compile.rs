@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use tollgate_core::Timestamp;
 use tollgate_policy::grammar;
+use tollgate_policy::model::ShedMechanism;
 use tollgate_policy::rules::{MeterRef, MeterRole, SelectedQuota};
 use tollgate_store::IdentifiedLimit;
 
@@ -29,6 +30,14 @@ pub(crate) fn compile_snapshot(
         ..OverrideSnapshot::default()
     };
     let mut quotas = Vec::new();
+    for mechanism in ShedMechanism::ALL {
+        let switch = controls.limits.get(mechanism.switch_name());
+        if let (Some(switch), Some(place)) =
+            (switch, snapshot.mechanisms.get_mut(mechanism.index()))
+        {
+            *place = switch.mode_override();
+        }
+    }
     for (name, switch) in &controls.limits {
         if let Some(index) = indexes.get(&**name) {
             snapshot.rules.entry(*index).or_default().mode_override = switch.mode_override();

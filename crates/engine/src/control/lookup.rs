@@ -3,11 +3,22 @@
 //! Must not know: what is done with them.
 
 use tollgate_policy::grammar;
+use tollgate_policy::model::ShedMechanism;
 use tollgate_policy::rules::{KeyBuffer, MeterRef, MeterRole};
 
 use super::operator_error::OperatorError;
 use super::operator_state::{self, KeyIdentity, key_spec_text};
 use crate::generation::Generation;
+
+/// Checks that a limit has this name, or a mechanism against overload that the policy uses.
+pub(super) fn check_switch(generation: &Generation, name: &str) -> Result<(), OperatorError> {
+    let has_overload = generation.rules().priorities().is_some();
+    let mut mechanisms = ShedMechanism::ALL.iter();
+    if has_overload && mechanisms.any(|mechanism| mechanism.switch_name() == name) {
+        return Ok(());
+    }
+    rule_index(generation, name).map(|_| ())
+}
 
 /// The index of the limit with this name.
 pub(super) fn rule_index(generation: &Generation, name: &str) -> Result<usize, OperatorError> {

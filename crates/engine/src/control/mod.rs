@@ -44,7 +44,7 @@ use crate::engine::Engine;
 use crate::generation::Generation;
 use crate::store::StateStore;
 use attribution::{OwnedAttribution, check_attribution};
-use lookup::{resolve_key, rule_index};
+use lookup::{check_switch, resolve_key, rule_index};
 
 /// The operator interface of an engine.
 ///
@@ -82,7 +82,8 @@ impl<'a, S: StateStore> Control<'a, S> {
     }
 
     /// Halts a limit or, without a name, all limits; or enforces it for another share of keys. To undo it, set the
-    /// previous switch.
+    /// previous switch. A mechanism against overload has a switch as a limit has, under its
+    /// [name](tollgate_policy::model::ShedMechanism::switch_name); it has no keys, so a share of them puts it into shadow.
     ///
     /// In a group that applies the narrowest limit, a limit that is switched off still hides the wider ones.
     ///
@@ -101,7 +102,7 @@ impl<'a, S: StateStore> Control<'a, S> {
             match limit {
                 None => state.everything = to,
                 Some(name) => {
-                    rule_index(generation, name)?;
+                    check_switch(generation, name)?;
                     state.limits.insert(name.into(), to);
                     state
                         .limits

@@ -61,7 +61,7 @@ pub(crate) fn compile_draft(
         claims: claims::claim_names(policy),
         divergence_threshold: policy.divergence_threshold,
         priorities: policy.priorities.clone(),
-        overload: policy.overload,
+        overload: policy.overload.weakened(|_| policy.mode),
         ..RulesDraft::default()
     };
     diagnostics.extend(claims::too_many_claims(policy, &draft.claims));

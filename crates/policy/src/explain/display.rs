@@ -4,7 +4,10 @@
 
 use std::fmt;
 
-use super::{Explanation, LimitEvaluation, LimitExplanation, RequestExplanation};
+use super::{
+    Explanation, LimitEvaluation, LimitExplanation, MechanismExplanation, OverloadExplanation,
+    RequestExplanation,
+};
 use crate::humanize::format_number;
 
 impl fmt::Display for Explanation {
@@ -18,10 +21,16 @@ impl fmt::Display for Explanation {
         for exempt in &self.exempt {
             writeln!(f, "exempt: {exempt}")?;
         }
+        if let Some(overload) = &self.overload {
+            write!(f, "{overload}")?;
+        }
         if self.limits.is_empty() {
             return writeln!(f, "no limits: every request is admitted");
         }
-        let has_lists = self.mode.is_some() || !self.deny.is_empty() || !self.exempt.is_empty();
+        let has_lists = self.mode.is_some()
+            || !self.deny.is_empty()
+            || !self.exempt.is_empty()
+            || self.overload.is_some();
         for (index, limit) in self.limits.iter().enumerate() {
             if index > 0 || has_lists {
                 writeln!(f)?;
@@ -55,6 +64,20 @@ impl Explanation {
             writeln!(f, "  {}: {}", slot.by, slot.limits.join(", "))?;
         }
         writeln!(f, "  `colocate` joins slots")
+    }
+}
+
+impl fmt::Display for OverloadExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "overload, in the gateway and the tower layer:")?;
+        for mechanism in &self.mechanisms {
+            let MechanismExplanation { name, mode, words } = mechanism;
+            writeln!(f, "  {name} ({mode}): {words}")?;
+        }
+        for class in &self.classes {
+            writeln!(f, "  class {}: {}", class.name, class.requests)?;
+        }
+        Ok(())
     }
 }
 
@@ -93,6 +116,9 @@ impl fmt::Display for RequestExplanation {
         if !self.readings.is_empty() {
             let readings = self.readings.join(", ");
             writeln!(f, "servers may read the path as: {readings}")?;
+        }
+        if let Some(class) = &self.class {
+            writeln!(f, "priority class: {class}")?;
         }
         writeln!(f, "{}", self.verdict)?;
         for limit in &self.limits {

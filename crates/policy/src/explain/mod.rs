@@ -14,6 +14,7 @@ mod display;
 mod fleet;
 mod limit;
 mod matching;
+mod overload;
 mod request;
 mod window;
 
@@ -22,6 +23,7 @@ mod tests;
 
 pub use fleet::{OverAdmission, SlotExplanation};
 pub use limit::{LimitExplanation, QuotaExplanation};
+pub use overload::{ClassExplanation, MechanismExplanation, OverloadExplanation};
 pub use request::{
     ConditionEvaluation, KeyPartEvaluation, LimitEvaluation, RequestExplanation, explain_request,
 };
@@ -43,6 +45,8 @@ pub struct Explanation {
     pub deny: Vec<String>,
     /// Requests that no limit applies to.
     pub exempt: Vec<String>,
+    /// What sheds requests, if anything does.
+    pub overload: Option<OverloadExplanation>,
     /// The limits, in file order.
     pub limits: Vec<LimitExplanation>,
     /// The built-in limit of CORS preflights, unless they are ordinary requests.
@@ -93,6 +97,7 @@ pub fn explain(policy: &Policy) -> Result<Explanation, Vec<Diagnostic>> {
         },
         deny: deny.collect(),
         exempt: policy.exempt.iter().map(matching::describe_match).collect(),
+        overload: overload::explain(policy),
         limits,
         preflights: preflights.transpose()?,
         slots: fleet::explain_slots(policy),

@@ -28,6 +28,9 @@ pub struct RequestExplanation {
     pub verdict: String,
     /// The route of the request; of several readings, the most specific one.
     pub route: Option<String>,
+    /// The priority class, if anything sheds requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// The ways in which servers may read the path, if there is more than one. Limits apply under any of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub readings: Vec<String>,
@@ -103,6 +106,10 @@ pub fn explain_request(
     RequestExplanation {
         verdict: explainer.verdict(limits.iter().filter(|limit| limit.applies).count()),
         route: rules.route(request, &matched).map(display_bytes),
+        class: rules.priorities().and_then(|priorities| {
+            let class = priorities.names().get(priorities.class_of(request));
+            class.map(ToString::to_string)
+        }),
         readings: matched.path_readings().map(display_bytes).collect(),
         limits,
     }

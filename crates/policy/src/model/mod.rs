@@ -24,7 +24,7 @@ pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
-pub use overload::{OverloadSpec, PriorityClassSpec};
+pub use overload::{OverloadSpec, PriorityClassSpec, ShedMechanism};
 pub use paths::{DuplicateRule, DuplicateSetting, PathCase, PathParameters, PathSettings};
 pub use quota::{
     Amount, Burst, ComputedRate, Period, QuotaDetails, QuotaOverride, QuotaSpec, RateSpec,

@@ -18,6 +18,52 @@ impl PriorityClassSpec {
     pub const MAX: usize = 8;
 }
 
+/// What sheds requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShedMechanism {
+    /// The adaptive concurrency limit and its queue.
+    Concurrency,
+    /// The worker utilization shedder.
+    Utilization,
+    /// The reserve of the first class.
+    Reserve,
+}
+
+impl ShedMechanism {
+    /// All of them, in the order of the metrics page.
+    pub const ALL: [Self; 3] = [Self::Concurrency, Self::Utilization, Self::Reserve];
+
+    /// The field of `overload` that switches it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Concurrency => "adaptive_concurrency",
+            Self::Utilization => "utilization",
+            Self::Reserve => "reserve",
+        }
+    }
+
+    /// The name of its operator switch. No limit can have this name, because names have no colon.
+    #[must_use]
+    pub const fn switch_name(self) -> &'static str {
+        match self {
+            Self::Concurrency => "overload:adaptive_concurrency",
+            Self::Utilization => "overload:utilization",
+            Self::Reserve => "overload:reserve",
+        }
+    }
+
+    /// Its place in [`ALL`](Self::ALL).
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Concurrency => 0,
+            Self::Utilization => 1,
+            Self::Reserve => 2,
+        }
+    }
+}
+
 /// `overload`: the mechanisms that shed requests, each with its own mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverloadSpec {
@@ -34,6 +80,28 @@ pub struct OverloadSpec {
 impl OverloadSpec {
     /// The default of `reserved_share`: 20 %, the share that Stripe names.
     pub const RESERVED_SHARE: Percent = Percent::from_hundredths(2_000);
+
+    /// The mode of a mechanism.
+    #[must_use]
+    pub const fn mode(&self, mechanism: ShedMechanism) -> Mode {
+        match mechanism {
+            ShedMechanism::Concurrency => self.adaptive_concurrency,
+            ShedMechanism::Utilization => self.utilization,
+            ShedMechanism::Reserve => self.reserve,
+        }
+    }
+
+    /// The same with modes that are at most as strict as these.
+    #[must_use]
+    pub fn weakened(self, most: impl Fn(ShedMechanism) -> Mode) -> Self {
+        let weaker = |mechanism| self.mode(mechanism).max(most(mechanism));
+        Self {
+            adaptive_concurrency: weaker(ShedMechanism::Concurrency),
+            utilization: weaker(ShedMechanism::Utilization),
+            reserve: weaker(ShedMechanism::Reserve),
+            reserved_share: self.reserved_share,
+        }
+    }
 
     /// Whether nothing is switched on.
     #[must_use]

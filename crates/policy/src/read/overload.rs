@@ -97,6 +97,13 @@ pub(super) fn read_priorities(
     let Some(nodes) = reader.list(node, "priorities") else {
         return classes;
     };
+    if nodes.is_empty() {
+        reader.diagnostics.add(
+            node.location,
+            "`priorities` is empty, so requests would have no class",
+            "add `- name: default`, or leave `priorities` out: then all requests have one class",
+        );
+    }
     if nodes.len() > PriorityClassSpec::MAX {
         reader.diagnostics.add(
             node.location,

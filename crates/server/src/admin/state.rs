@@ -9,7 +9,10 @@ use serde::Serialize;
 use tollgate_core::Timestamp;
 use tollgate_engine::control::{Block, Halt, KeyIdentity, KeyOverride, Switch};
 use tollgate_engine::{Agreement, Divergence};
+use tollgate_policy::explain::OverloadExplanation;
+use tollgate_policy::model::Mode;
 use tollgate_service::state::StateFileStatus;
+use tollgate_service::{OverloadStatus, OverloadTargetStatus, ShedMechanism};
 use tollgate_store::Clock;
 
 use super::AdminApi;
@@ -26,6 +29,7 @@ struct StateBody<'a> {
     tickets: TicketsBody,
     state_file: Option<StateFileBody>,
     connections: BTreeMap<&'a str, ConnectionsBody>,
+    overload: Option<OverloadBody>,
     divergences: Vec<DivergenceBody>,
 }
 
@@ -53,6 +57,25 @@ struct ConnectionsBody {
     refused: u64,
     accept_errors: u64,
     panics: u64,
+}
+
+/// Overload control; null if the policy switches nothing on.
+#[derive(Serialize)]
+struct OverloadBody {
+    /// The modes in force: those of the policy, weakened by switches.
+    modes: BTreeMap<&'static str, &'static str>,
+    targets: Vec<OverloadTargetBody>,
+}
+
+#[derive(Serialize)]
+struct OverloadTargetBody {
+    upstream: Box<str>,
+    route: Box<str>,
+    limit: u32,
+    in_flight: u32,
+    queued: usize,
+    /// Of each class, the percentage that `utilization` sheds.
+    shed_percent: BTreeMap<Box<str>, u8>,
 }
 
 #[derive(Serialize)]
@@ -103,6 +126,8 @@ struct PolicyBody<'a> {
     mode: Option<&'a str>,
     deny: &'a [String],
     exempt: &'a [String],
+    /// Priority classes and what sheds them; null if nothing does.
+    overload: Option<&'a OverloadExplanation>,
     limits: Vec<PolicyLimitBody<'a>>,
     /// The rules in plain words, for envoyproxy/ratelimit configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -207,6 +232,7 @@ impl<C: Clock + 'static> AdminApi<C> {
             tickets: TicketsBody { kept, given_up },
             state_file: self.app.metrics().state_file().map(state_file_body),
             connections: connections.collect(),
+            overload: self.app.service.overload_status().map(overload_body),
             divergences: engine
                 .divergences()
                 .into_iter()
@@ -246,6 +272,7 @@ impl<C: Clock + 'static> AdminApi<C> {
             mode: explanation.mode.as_deref(),
             deny: &explanation.deny,
             exempt: &explanation.exempt,
+            overload: explanation.overload.as_ref(),
             limits: limits.collect(),
         }))
     }
@@ -335,6 +362,29 @@ fn divergence_body(of: Divergence) -> DivergenceBody {
         unknown: of.unknown,
         missed: of.missed,
         top: of.top_keys.into_iter().map(key).collect(),
+    }
+}
+
+fn overload_body(status: OverloadStatus) -> OverloadBody {
+    let mode = |mechanism: ShedMechanism| {
+        let mode = match status.overload.mode(mechanism) {
+            Mode::Enforce => "enforce",
+            Mode::Shadow => "shadow",
+            Mode::Off => "off",
+        };
+        (mechanism.name(), mode)
+    };
+    let target = |target: OverloadTargetStatus| OverloadTargetBody {
+        upstream: target.upstream,
+        route: target.route,
+        limit: target.limit,
+        in_flight: target.in_flight,
+        queued: target.queued,
+        shed_percent: target.shed_percent.into_iter().collect(),
+    };
+    OverloadBody {
+        modes: ShedMechanism::ALL.into_iter().map(mode).collect(),
+        targets: status.targets.into_iter().map(target).collect(),
     }
 }
 

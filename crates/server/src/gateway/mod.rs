@@ -49,6 +49,7 @@ use tollgate_tower::{InvalidLayer, TollgateLayer};
 
 use self::access_log::TimedAccessLog;
 use self::request_id::RequestIds;
+use self::request_target::host_name;
 use self::route_table::RouteTable;
 use self::stream_tasks::StreamTasks;
 use crate::listen::counters::ListenerCounters;
@@ -69,7 +70,7 @@ pub struct Gateway<C> {
 struct GatewayShared<C> {
     service: Arc<RateLimitService<C>>,
     layer: TollgateLayer<C>,
-    table: ArcSwap<RouteTable>,
+    table: Arc<ArcSwap<RouteTable>>,
     /// The routes as the policy has them.
     spec: ArcSwap<GatewaySpec>,
     /// Whether the routes come from the policy of the service, and are reloaded with it.
@@ -129,12 +130,19 @@ impl<C: Clock + 'static> Gateway<C> {
     ) -> Result<Self, InvalidGateway> {
         let counters = Arc::<ListenerCounters>::default();
         let tasks = StreamTasks::new(Arc::clone(&counters));
-        let table = RouteTable::new(spec, None, &tasks).map_err(InvalidGateway::Tls)?;
+        let table = RouteTable::new(spec, None, &tasks, service.overload_targets());
+        let table = Arc::new(ArcSwap::from_pointee(table.map_err(InvalidGateway::Tls)?));
         // The gateway resolves the client's address itself, because the forwarding fields need it too.
         let layer = match log {
             Some(_) => TollgateLayer::builder().report_decisions(),
             None => TollgateLayer::builder(),
         };
+        let routes = Arc::clone(&table);
+        let layer = layer.overload_targets(move |headers, uri| {
+            let table = routes.load();
+            let route = table.find(&host_name(headers), uri.path());
+            route.map(|route| Arc::clone(route.overload()))
+        });
         let layer = layer.build_with_service(Arc::clone(&service));
         let access_log = log.map(|log| {
             let service = Arc::clone(&service);
@@ -152,7 +160,7 @@ impl<C: Clock + 'static> Gateway<C> {
             shared: Arc::new(GatewayShared {
                 layer: layer.map_err(InvalidGateway::Layer)?,
                 service,
-                table: ArcSwap::from_pointee(table),
+                table,
                 spec: ArcSwap::from_pointee(spec.clone()),
                 is_from_policy,
                 tasks,
@@ -242,7 +250,8 @@ impl<C: Clock + 'static> GatewayShared<C> {
 
     /// Replaces the routes. If they cannot be used, the routes before stay.
     fn replace_routes(&self, generation: u64, spec: GatewaySpec) {
-        match RouteTable::new(&spec, Some(&self.table.load()), &self.tasks) {
+        let (before, targets) = (self.table.load(), self.service.overload_targets());
+        match RouteTable::new(&spec, Some(&before), &self.tasks, targets) {
             Ok(table) => {
                 self.table.store(Arc::new(table));
                 tracing::info!(

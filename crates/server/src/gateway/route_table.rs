@@ -12,6 +12,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::model::{GatewaySpec, HeaderEdits, RouteSpec};
 
 use tollgate_service::metrics::GatewayCounts;
+use tollgate_service::{OverloadControl, OverloadTargets};
 
 use super::stream_tasks::StreamTasks;
 use super::upstream::Upstream;
@@ -40,6 +41,8 @@ pub(super) struct Route {
     pub(super) upstream: Arc<Upstream>,
     pub(super) request_headers: CompiledEdits,
     pub(super) response_headers: CompiledEdits,
+    /// What its upstream can do for it. A reload keeps it, unless the route gets another upstream.
+    overload: Arc<OverloadControl>,
     /// Responses by the first digit of their status. A reload keeps them.
     responses: Arc<[AtomicU64; 5]>,
 }
@@ -57,6 +60,7 @@ impl RouteTable {
         spec: &GatewaySpec,
         before: Option<&Self>,
         tasks: &StreamTasks,
+        targets: &OverloadTargets,
     ) -> Result<Self, InvalidTls> {
         let known = before.map_or(&[][..], |table| &table.upstreams);
         let mut upstreams = Vec::with_capacity(spec.upstreams.len());
@@ -73,7 +77,7 @@ impl RouteTable {
             upstreams,
         };
         for route in &spec.routes {
-            table.add(route, spec.max_body_size, before);
+            table.add(route, spec.max_body_size, before, targets);
         }
         let lists = table.by_host.values_mut().chain([&mut table.any_host]);
         for routes in lists {
@@ -82,7 +86,13 @@ impl RouteTable {
         Ok(table)
     }
 
-    fn add(&mut self, spec: &RouteSpec, max_body_size: Option<u64>, before: Option<&Self>) {
+    fn add(
+        &mut self,
+        spec: &RouteSpec,
+        max_body_size: Option<u64>,
+        before: Option<&Self>,
+        targets: &OverloadTargets,
+    ) {
         let mut upstreams = self.upstreams.iter();
         let named = upstreams.find(|known| known.spec().name == spec.upstream);
         // A policy without this upstream was refused.
@@ -92,6 +102,7 @@ impl RouteTable {
         let mut known = before.into_iter().flat_map(Self::routes);
         let known = known.find(|known| known.label == label);
         let route = Arc::new(Route {
+            overload: targets.target(&upstream.spec().name.value, &label),
             responses: known
                 .map(|known| Arc::clone(&known.responses))
                 .unwrap_or_default(),
@@ -166,6 +177,10 @@ impl Route {
         }
     }
 
+    pub(super) const fn overload(&self) -> &Arc<OverloadControl> {
+        &self.overload
+    }
+
     pub(super) fn label(&self) -> &str {
         &self.label
     }
@@ -238,7 +253,8 @@ mod tests {
     }
 
     fn table(text: &str, before: Option<&RouteTable>) -> RouteTable {
-        RouteTable::new(&gateway(text), before, &StreamTasks::new(Arc::default())).unwrap()
+        let tasks = StreamTasks::new(Arc::default());
+        RouteTable::new(&gateway(text), before, &tasks, &OverloadTargets::default()).unwrap()
     }
 
     #[test]
@@ -290,8 +306,8 @@ mod tests {
         let before = table("upstream: a; path: /b, upstream: b", None);
         let mut spec = gateway("upstream: b; path: /a, upstream: a");
         spec.upstreams[1].retries = 5;
-        let after =
-            RouteTable::new(&spec, Some(&before), &StreamTasks::new(Arc::default())).unwrap();
+        let (tasks, targets) = (StreamTasks::new(Arc::default()), OverloadTargets::default());
+        let after = RouteTable::new(&spec, Some(&before), &tasks, &targets).unwrap();
         let is_same = |at: usize| Arc::ptr_eq(&before.upstreams[at], &after.upstreams[at]);
         assert!(is_same(0) && !is_same(1), "the second has changed");
     }

@@ -19,6 +19,12 @@ pub fn write_problem(
 ) {
     let detail = RefusalDetail(verdict);
     let cause = match verdict.reason() {
+        // A limit with `status: 503` counts what the service can afford: it sheds.
+        Some(DenialReason::Rate | DenialReason::Quota | DenialReason::Concurrency)
+            if status == ProblemType::Overloaded.status() =>
+        {
+            ProblemType::Overloaded
+        }
         Some(DenialReason::Rate | DenialReason::Quota | DenialReason::Concurrency) => {
             ProblemType::QuotaExceeded
         }

@@ -156,13 +156,13 @@ families! {
         "Connections closed because they sent too many HTTP/2 frames that ask for nothing";
     PANICS Counter "tollgate_panics" ["listener"]
         "Panics that ended one request or connection";
-    OVERLOAD_LIMIT Gauge "tollgate_overload_concurrency_limit" []
-        "The adaptive concurrency limit; absent unless the policy has `overload`, as all that follow";
-    OVERLOAD_IN_FLIGHT Gauge "tollgate_overload_requests_in_flight" []
+    OVERLOAD_LIMIT Gauge "tollgate_overload_concurrency_limit" ["upstream" "route"]
+        "The adaptive concurrency limit of an upstream and route, without names in the tower layer; absent unless the policy has `overload`, as all that follow";
+    OVERLOAD_IN_FLIGHT Gauge "tollgate_overload_requests_in_flight" ["upstream" "route"]
         "Requests that hold a place under the adaptive concurrency limit";
-    OVERLOAD_QUEUED Gauge "tollgate_overload_requests_queued" []
+    OVERLOAD_QUEUED Gauge "tollgate_overload_requests_queued" ["upstream" "route"]
         "Requests that wait for a place";
-    OVERLOAD_SHED_PERCENT Gauge "tollgate_overload_shed_percent" ["class"]
+    OVERLOAD_SHED_PERCENT Gauge "tollgate_overload_shed_percent" ["upstream" "route" "class"]
         "The percentage of a class that the utilization shedder sheds";
     OVERLOAD_SHED Counter "tollgate_overload_shed_requests" ["class" "mechanism" "mode"]
         "Requests that a mechanism shed, or would have shed in shadow mode";

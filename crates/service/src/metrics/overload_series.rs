@@ -1,21 +1,28 @@
 //! Writes the series of overload control: the limit, who waits, and what is shed of each class.
 //!
-//! Labels are names of the policy, which bounds their number. Must not know: HTTP, how load is measured.
+//! Labels are names of the policy, and the number of targets is bounded. Must not know: HTTP, how load is measured.
 
 use super::exposition::MetricsPage;
 use super::families;
-use crate::overload::OverloadStatus;
+use crate::overload::{OverloadStatus, OverloadTargetStatus};
 
 pub(super) fn write_overload(page: &mut MetricsPage, status: &OverloadStatus) {
-    page.family(&families::OVERLOAD_LIMIT)
-        .add(&[], status.limit.into());
-    page.family(&families::OVERLOAD_IN_FLIGHT)
-        .add(&[], status.in_flight.into());
-    page.family(&families::OVERLOAD_QUEUED)
-        .add(&[], status.queued as u64);
+    let mut gauge = |family, value: fn(&OverloadTargetStatus) -> u64| {
+        let mut series = page.family(family);
+        for target in &status.targets {
+            series.add(&[&target.upstream, &target.route], value(target));
+        }
+    };
+    gauge(&families::OVERLOAD_LIMIT, |target| target.limit.into());
+    gauge(&families::OVERLOAD_IN_FLIGHT, |target| {
+        target.in_flight.into()
+    });
+    gauge(&families::OVERLOAD_QUEUED, |target| target.queued as u64);
     let mut percent = page.family(&families::OVERLOAD_SHED_PERCENT);
-    for (class, share) in &status.shed_percent {
-        percent.add(&[class], (*share).into());
+    for target in &status.targets {
+        for (class, share) in &target.shed_percent {
+            percent.add(&[&target.upstream, &target.route, class], (*share).into());
+        }
     }
     let mut shed = page.family(&families::OVERLOAD_SHED);
     for count in &status.shed {

@@ -10,11 +10,11 @@ use tollgate_overload::{
     Completion, ConcurrencyGate, GateOutcome, PriorityClass, ReservedShare, UtilizationShedder,
     UtilizationSignals,
 };
-use tollgate_policy::model::Mode;
+use tollgate_policy::model::{Mode, ShedMechanism};
 
 use super::permit::{OverloadPermit, OverloadWait};
-use super::shed_counters::{ShedCounters, ShedMechanism};
-use super::status::{OverloadStatus, ShedCount};
+use super::shed_counters::ShedCounters;
+use super::status::OverloadTargetStatus;
 use super::{OverloadEntry, OverloadTicket, Shed};
 
 /// How often the utilization is observed.
@@ -22,12 +22,12 @@ const OBSERVE_INTERVAL: Nanos = Nanos::from_millis(100);
 /// A delay of the runtime that counts as saturation.
 const SATURATED_DELAY: Nanos = Nanos::from_millis(100);
 
-/// Overload control of one service.
+/// Overload control of one target.
 #[derive(Debug, Default)]
-pub(crate) struct OverloadControl {
+pub struct OverloadControl {
     /// `None` before the first request.
     state: Mutex<Option<ControlState>>,
-    counters: ShedCounters,
+    counters: Arc<ShedCounters>,
 }
 
 #[derive(Debug)]
@@ -58,6 +58,13 @@ pub(super) struct EndedRequest {
 }
 
 impl OverloadControl {
+    pub(super) fn new(counters: Arc<ShedCounters>) -> Self {
+        Self {
+            state: Mutex::default(),
+            counters,
+        }
+    }
+
     /// Decides whether a request is shed before its limits are asked.
     pub(super) fn check(
         &self,
@@ -183,39 +190,29 @@ impl OverloadControl {
             .record(ShedMechanism::Concurrency, class, Mode::Enforce);
     }
 
-    /// The state, with the names of the classes.
-    pub(super) fn status(&self, names: &[Box<str>]) -> OverloadStatus {
-        let mut status = OverloadStatus {
-            limit: 0,
-            in_flight: 0,
-            queued: 0,
-            utilization: 0.0,
-            shed_percent: Vec::new(),
-            shed: Vec::new(),
+    /// The state, with the names of the classes and of the target. `None` before the first request.
+    pub(super) fn status(
+        &self,
+        classes: &[Box<str>],
+        upstream: &str,
+        route: &str,
+    ) -> Option<OverloadTargetStatus> {
+        let guard = self.lock();
+        let state = guard.as_ref()?;
+        let occupancy = state.gate.occupancy();
+        let percent = |index: usize| {
+            let class = PriorityClass::new(index);
+            class.map_or(0, |class| percent(state.shedder.share(class)))
         };
-        if let Some(state) = self.lock().as_ref() {
-            let occupancy = state.gate.occupancy();
-            (status.limit, status.in_flight) = (occupancy.limit, occupancy.in_flight);
-            status.queued = occupancy.queued;
-            status.utilization = state.shedder.utilization();
-            let percent = |index: usize| {
-                let class = PriorityClass::new(index);
-                class.map_or(0, |class| percent(state.shedder.share(class)))
-            };
-            status.shed_percent = names.iter().cloned().zip((0..).map(percent)).collect();
-        }
-        for mechanism in ShedMechanism::ALL {
-            for (index, class) in names.iter().enumerate() {
-                let (enforced, shadow) = self.counters.counts(mechanism, index);
-                status.shed.push(ShedCount {
-                    class: class.clone(),
-                    mechanism,
-                    enforced,
-                    shadow,
-                });
-            }
-        }
-        status
+        Some(OverloadTargetStatus {
+            upstream: upstream.into(),
+            route: route.into(),
+            limit: occupancy.limit,
+            in_flight: occupancy.in_flight,
+            queued: occupancy.queued,
+            utilization: state.shedder.utilization(),
+            shed_percent: classes.iter().cloned().zip((0..).map(percent)).collect(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<ControlState>> {

@@ -8,13 +8,15 @@ mod control;
 mod permit;
 mod shed_counters;
 mod status;
+mod targets;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use control::OverloadControl;
+pub use control::OverloadControl;
 pub use permit::{OverloadPermit, OverloadWait};
-pub use shed_counters::ShedMechanism;
-pub use status::{OverloadStatus, ShedCount};
+pub use status::{OverloadStatus, OverloadTargetStatus, ShedCount};
+pub use targets::OverloadTargets;
+pub use tollgate_policy::model::ShedMechanism;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, LazyLock};
@@ -61,8 +63,9 @@ impl Shed {
 }
 
 /// A request that was not shed before its limits were asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct OverloadTicket {
+    target: Arc<OverloadControl>,
     class: PriorityClass,
     tenant: u64,
     overload: OverloadSpec,
@@ -80,31 +83,46 @@ pub enum OverloadEntry {
 }
 
 impl<C: Clock> RateLimitService<C> {
-    /// Decides whether a request is shed before its limits are asked. `None` if the policy switches nothing on.
+    /// Decides whether a request is shed before its limits are asked. `target` finds what the request goes to, if the transport
+    /// knows it; it is only called if something may shed. `None` if the policy switches nothing on, or
+    /// operators have switched it off.
     ///
     /// # Errors
     /// The request is shed.
-    pub fn check_overload(&self, request: &dyn Attributes) -> Result<Option<OverloadTicket>, Shed> {
+    pub fn check_overload(
+        &self,
+        request: &dyn Attributes,
+        target: impl FnOnce() -> Option<Arc<OverloadControl>>,
+    ) -> Result<Option<OverloadTicket>, Shed> {
         let generation = self.engine().generation();
-        let Some(priorities) = generation.rules().priorities() else {
+        let Some((priorities, overload)) = generation.overload().filter(|(_, spec)| !spec.is_off())
+        else {
             return Ok(None);
         };
         let class = PriorityClass::new(priorities.class_of(request));
         let ticket = OverloadTicket {
+            target: target().unwrap_or_else(|| Arc::clone(self.overload.unnamed())),
             class: class.unwrap_or(PriorityClass::CRITICAL),
             tenant: TENANT_HASHER.hash_one(request.ip()),
-            overload: *priorities.overload(),
+            overload,
         };
         let lateness = Nanos::from_micros(self.saturation().late_micros());
         let classes = priorities.names().len();
-        self.overload
-            .check(self.now(), &ticket, classes, lateness)
-            .map(|()| Some(ticket))
+        ticket
+            .target
+            .check(self.now(), &ticket, classes, lateness)?;
+        Ok(Some(ticket))
     }
 
     /// Takes a place for a request that its limits admitted.
-    pub fn enter_overload(&self, ticket: OverloadTicket) -> OverloadEntry {
-        OverloadControl::enter(&self.overload, self.now(), &ticket)
+    pub fn enter_overload(&self, ticket: &OverloadTicket) -> OverloadEntry {
+        OverloadControl::enter(&ticket.target, self.now(), ticket)
+    }
+
+    /// The targets of requests, each with its own concurrency limit, queue and shedders.
+    #[must_use]
+    pub const fn overload_targets(&self) -> &OverloadTargets {
+        &self.overload
     }
 
     /// Keeps the permit until the response has ended, together with what else has to be settled.
@@ -123,7 +141,7 @@ impl<C: Clock> RateLimitService<C> {
     #[must_use]
     pub fn overload_status(&self) -> Option<OverloadStatus> {
         let generation = self.engine().generation();
-        let priorities = generation.rules().priorities()?;
-        Some(self.overload.status(priorities.names()))
+        let (priorities, overload) = generation.overload()?;
+        Some(self.overload.status(priorities.names(), overload))
     }
 }

@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tollgate_core::Timestamp;
 use tollgate_overload::{Completion, PriorityClass};
+use tollgate_policy::model::ShedMechanism;
 
 use super::Shed;
 use super::control::{EndedRequest, OverloadControl};
-use super::shed_counters::ShedMechanism;
 
 /// The longest wait. The queue expires requests earlier, but only while others arrive or end.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);

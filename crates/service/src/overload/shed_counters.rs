@@ -5,41 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_overload::{MAX_CLASSES, PriorityClass};
-use tollgate_policy::model::Mode;
-
-/// What sheds requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShedMechanism {
-    /// The adaptive concurrency limit and its queue.
-    Concurrency,
-    /// The worker utilization shedder.
-    Utilization,
-    /// The reserve of the first class.
-    Reserve,
-}
-
-impl ShedMechanism {
-    /// All of them, in the order of the metrics page.
-    pub const ALL: [Self; 3] = [Self::Concurrency, Self::Utilization, Self::Reserve];
-
-    /// The field of `overload` that switches it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Concurrency => "adaptive_concurrency",
-            Self::Utilization => "utilization",
-            Self::Reserve => "reserve",
-        }
-    }
-
-    const fn index(self) -> usize {
-        match self {
-            Self::Concurrency => 0,
-            Self::Utilization => 1,
-            Self::Reserve => 2,
-        }
-    }
-}
+use tollgate_policy::model::{Mode, ShedMechanism};
 
 /// One mechanism and class: requests that were shed, and requests that would have been.
 #[derive(Debug, Default)]

@@ -1,10 +1,25 @@
 //! The state of overload control, for metrics and operators.
 
-use super::shed_counters::ShedMechanism;
+use tollgate_policy::model::{OverloadSpec, ShedMechanism};
 
 /// The state of overload control.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverloadStatus {
+    /// The modes in force: those of the policy, weakened by operators' switches.
+    pub overload: OverloadSpec,
+    /// The targets that have had a request.
+    pub targets: Vec<OverloadTargetStatus>,
+    /// What was shed, over all targets.
+    pub shed: Vec<ShedCount>,
+}
+
+/// The state of one target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverloadTargetStatus {
+    /// The name of the upstream. Empty if the transport has none.
+    pub upstream: Box<str>,
+    /// The route. Empty if the transport has none.
+    pub route: Box<str>,
     /// The concurrency limit.
     pub limit: u32,
     /// The requests in flight.
@@ -15,8 +30,6 @@ pub struct OverloadStatus {
     pub utilization: f64,
     /// Of each class by its name, the percentage that the utilization shedder sheds.
     pub shed_percent: Vec<(Box<str>, u8)>,
-    /// What was shed.
-    pub shed: Vec<ShedCount>,
 }
 
 /// The requests of a class that one mechanism shed.

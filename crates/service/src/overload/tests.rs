@@ -7,12 +7,14 @@ use tollgate_overload::{Completion, PriorityClass};
 use tollgate_policy::model::{Mode, OverloadSpec};
 
 use super::control::OverloadControl;
-use super::{OverloadEntry, OverloadTicket, ShedMechanism};
+use super::targets::MAX_TARGETS;
+use super::{OverloadEntry, OverloadTargets, OverloadTicket, ShedMechanism};
 
 const START: Timestamp = Timestamp::from_secs(1_000);
 
 fn ticket(class: usize, overload: OverloadSpec) -> OverloadTicket {
     OverloadTicket {
+        target: Arc::default(),
         class: PriorityClass::new(class).unwrap(),
         tenant: 1,
         overload,
@@ -24,14 +26,15 @@ fn at(millis: u64) -> Timestamp {
 }
 
 /// A control whose limit was measured: as many requests as there are places run for 50 ms each.
-fn measured() -> (Arc<OverloadControl>, u64) {
-    let control = Arc::<OverloadControl>::default();
+fn measured() -> (OverloadTargets, u64) {
+    let targets = OverloadTargets::default();
+    let control = targets.unnamed();
     let spec = OverloadSpec {
         adaptive_concurrency: Mode::Shadow,
         ..OverloadSpec::default()
     };
     for round in 0..20 {
-        let enter = |_| OverloadControl::enter(&control, at(50 * round), &ticket(0, spec));
+        let enter = |_| OverloadControl::enter(control, at(50 * round), &ticket(0, spec));
         let running: Vec<_> = (0..60).map(enter).collect();
         for entry in running {
             let OverloadEntry::Started(permit) = entry else {
@@ -40,14 +43,15 @@ fn measured() -> (Arc<OverloadControl>, u64) {
             permit.complete(at(50 * round + 50), Completion::Served);
         }
     }
-    (control, 1_000)
+    (targets, 1_000)
 }
 
 #[test]
 fn the_reserve_is_kept_for_the_first_class_and_shadow_mode_only_counts() {
-    let (control, now) = measured();
+    let (targets, now) = measured();
+    let control = targets.unnamed();
     let names = [Box::from("critical"), Box::from("default")];
-    let capacity = u64::from(control.status(&names).limit);
+    let capacity = u64::from(control.status(&names, "", "").unwrap().limit);
     let spec = |reserve| OverloadSpec {
         reserve,
         ..OverloadSpec::default()
@@ -56,7 +60,7 @@ fn the_reserve_is_kept_for_the_first_class_and_shadow_mode_only_counts() {
     let mut running = Vec::new();
     while check(1, Mode::Enforce).is_ok() {
         let others = ticket(1, spec(Mode::Enforce));
-        running.push(OverloadControl::enter(&control, at(now), &others));
+        running.push(OverloadControl::enter(control, at(now), &others));
         assert!(running.len() < 10_000);
     }
     let reserve = capacity.div_ceil(5);
@@ -69,7 +73,7 @@ fn the_reserve_is_kept_for_the_first_class_and_shadow_mode_only_counts() {
     );
     assert!(check(0, Mode::Enforce).is_ok(), "the first class has room");
     assert!(check(1, Mode::Shadow).is_ok() && check(1, Mode::Off).is_ok());
-    let status = control.status(&names);
+    let status = targets.status(&names, OverloadSpec::default());
     let count = status
         .shed
         .iter()
@@ -79,7 +83,7 @@ fn the_reserve_is_kept_for_the_first_class_and_shadow_mode_only_counts() {
     // Places come back, and with them the room of other classes.
     drop(running);
     assert!(check(1, Mode::Enforce).is_ok());
-    assert_eq!(control.status(&names).in_flight, 0);
+    assert_eq!(control.status(&names, "", "").unwrap().in_flight, 0);
 }
 
 #[test]
@@ -101,7 +105,7 @@ fn a_late_runtime_sheds_the_last_class_slowly_and_lets_it_back() {
     }
     assert!(!check(10_000, 1, late));
     let names = [Box::from("critical"), Box::from("default")];
-    let percent = control.status(&names).shed_percent;
+    let percent = control.status(&names, "", "").unwrap().shed_percent;
     assert_eq!(
         percent,
         [(Box::from("critical"), 0), (Box::from("default"), 100)]
@@ -114,12 +118,13 @@ fn a_late_runtime_sheds_the_last_class_slowly_and_lets_it_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_nobody_takes_goes_to_the_next_and_waits_are_bounded() {
-    let control = Arc::<OverloadControl>::default();
+    let targets = OverloadTargets::default();
+    let control = targets.unnamed();
     let spec = OverloadSpec {
         adaptive_concurrency: Mode::Enforce,
         ..OverloadSpec::default()
     };
-    let enter = |class| OverloadControl::enter(&control, at(0), &ticket(class, spec));
+    let enter = |class| OverloadControl::enter(control, at(0), &ticket(class, spec));
     let mut running = Vec::new();
     let (first, second) = loop {
         match enter(0) {
@@ -144,7 +149,48 @@ async fn a_place_that_nobody_takes_goes_to_the_next_and_waits_are_bounded() {
         ShedMechanism::Concurrency
     );
     drop((permit, running));
-    let status = control.status(&[Box::from("critical"), Box::from("default")]);
-    assert_eq!((status.in_flight, status.queued), (0, 0));
+    let names = [Box::from("critical"), Box::from("default")];
+    let status = targets.status(&names, spec);
+    let target = &status.targets[0];
+    assert_eq!((target.in_flight, target.queued), (0, 0));
     assert_eq!(status.shed[1].enforced, 1);
+}
+
+#[test]
+fn targets_learn_apart_last_as_long_as_they_are_held_and_are_bounded() {
+    let targets = OverloadTargets::default();
+    let spec = OverloadSpec {
+        adaptive_concurrency: Mode::Enforce,
+        ..OverloadSpec::default()
+    };
+    let enter = |control| OverloadControl::enter(control, at(0), &ticket(0, spec));
+    let slow = targets.target("slow", "/a");
+    let mut held = Vec::new();
+    while let OverloadEntry::Started(permit) = enter(&slow) {
+        held.push(permit);
+    }
+    let fast = targets.target("fast", "/b");
+    assert!(matches!(enter(&fast), OverloadEntry::Started(_)));
+    // A reload asks for the same target again, and for the route with another upstream.
+    assert!(Arc::ptr_eq(&slow, &targets.target("slow", "/a")));
+    assert!(!Arc::ptr_eq(&slow, &targets.target("fast", "/a")));
+    let in_flight = || {
+        let status = targets.status(&[Box::from("default")], spec);
+        let of = |target: super::OverloadTargetStatus| (target.upstream, target.in_flight);
+        status.targets.into_iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(in_flight(), [("slow".into(), 32), ("fast".into(), 0)]);
+    drop(held);
+    assert_eq!(in_flight()[0].1, 0);
+    drop(slow);
+    assert_eq!(
+        in_flight(),
+        [("fast".into(), 0)],
+        "nobody holds the slow one"
+    );
+    let name = |index: usize| format!("/{index}");
+    let routes = (0..MAX_TARGETS + 9).map(|index| targets.target("app", &name(index)));
+    let routes: Vec<_> = routes.collect();
+    let unnamed = |route: &&Arc<OverloadControl>| Arc::ptr_eq(route, targets.unnamed());
+    assert_eq!(routes.iter().filter(unnamed).count(), 10, "one is `fast`");
 }

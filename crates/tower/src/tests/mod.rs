@@ -11,6 +11,7 @@ mod pacing;
 mod permit_model;
 mod real_clients;
 mod responses;
+mod stripe_policy;
 mod support;
 mod tokens;
 mod upgrades;

@@ -7,6 +7,7 @@ use http::Request;
 use http_body_util::BodyExt as _;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, yield_now};
+use tollgate_service::ProblemType;
 use tower::{ServiceExt as _, service_fn};
 use tower_layer::Layer as _;
 
@@ -66,7 +67,7 @@ impl HeldWork {
 }
 
 /// Lets all tasks run until they wait. Timers do not fire meanwhile, because the runtime is never idle.
-async fn settle() {
+pub(super) async fn settle() {
     for _ in 0..500 {
         yield_now().await;
     }
@@ -84,7 +85,11 @@ async fn requests_above_the_limit_wait_and_the_least_important_are_shed_with_503
     assert_eq!(limit, 32, "the first limit; as many wait");
     let (status, retry_after, body) = work.clone().request("/search").await;
     assert_eq!((status, retry_after.as_deref()), (503, Some("1")));
-    assert!(body.contains("#temporary-reduced-capacity"), "{body}");
+    let problem: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let overloaded = ProblemType::Overloaded;
+    assert_eq!(problem["type"], overloaded.type_uri());
+    assert_eq!(problem["title"], overloaded.title());
+    assert_eq!(problem["status"], overloaded.status());
     // A critical request takes the place of one that waits, and starts before all of them.
     tasks.spawn(work.clone().request("/pay"));
     settle().await;

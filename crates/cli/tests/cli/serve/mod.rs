@@ -3,6 +3,7 @@
 mod gateway;
 mod gateway_clients;
 mod invalid_settings;
+mod overload;
 mod reload;
 mod responses;
 mod startup;

@@ -19,6 +19,7 @@ mod harness;
 mod invariants;
 mod subject;
 
+mod borrowed_shares;
 mod builders;
 mod clock;
 mod clock_controls;

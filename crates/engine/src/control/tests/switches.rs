@@ -230,3 +230,52 @@ fn an_empty_policy_can_be_operated_too() {
         .unwrap();
     assert!(engine.decide(&TestCaller::named("alice")).is_admitted());
 }
+
+#[test]
+fn the_kill_switch_and_a_switch_of_its_own_weaken_each_mechanism_against_overload() {
+    use tollgate_policy::model::{OverloadSpec, ShedMechanism};
+
+    let mut policy = policy(vec![limit("api", per_second(1))]);
+    policy.overload = OverloadSpec {
+        adaptive_concurrency: Mode::Enforce,
+        utilization: Mode::Enforce,
+        reserve: Mode::Shadow,
+        ..OverloadSpec::default()
+    };
+    let (engine, _clock) = crate::testing::engine_with(Rules::compile(&policy, [7; 16]).unwrap());
+    let modes = || {
+        let generation = engine.generation();
+        let (_, spec) = generation.overload().unwrap();
+        ShedMechanism::ALL.map(|mechanism| spec.mode(mechanism))
+    };
+    let switch = |name, to| engine.control().switch(name, to, OPERATOR).unwrap();
+    let (enforce, shadow, off) = (Mode::Enforce, Mode::Shadow, Mode::Off);
+    assert_eq!(modes(), [enforce, enforce, shadow]);
+    let name = ShedMechanism::Utilization.switch_name();
+    switch(Some(name), Switch::halted(Halt::Off));
+    assert_eq!(modes(), [enforce, off, shadow]);
+    assert_eq!(admitted(&engine, "alice", 2), 1, "limits stay as they are");
+    let saved = engine.control().operator_state();
+    switch(None, Switch::halted(Halt::Shadow));
+    assert_eq!(modes(), [shadow, off, shadow]);
+    switch(None, Switch::halted(Halt::Off));
+    assert_eq!(modes(), [off, off, off]);
+    switch(None, Switch::enforced_for(Percent::from_hundredths(2_500)));
+    assert_eq!(modes(), [shadow, off, shadow], "there are no keys");
+    engine.control().restore(saved, OPERATOR).unwrap();
+    assert_eq!(modes(), [enforce, off, shadow]);
+    switch(Some(name), Switch::default());
+    assert_eq!(modes(), [enforce, enforce, shadow]);
+
+    // Without `overload` there is nothing to switch.
+    engine
+        .replace(Rules::compile(&super::policy(vec![]), [7; 16]).unwrap())
+        .unwrap();
+    let unknown = engine
+        .control()
+        .switch(Some(name), Switch::default(), OPERATOR);
+    assert_eq!(
+        unknown.unwrap_err().to_string(),
+        "there is no limit `overload:utilization`"
+    );
+}

@@ -368,3 +368,39 @@ fn a_limit_that_never_denies_has_no_bound() {
         "charges above the quota go into debt, down to 50"
     );
 }
+
+#[test]
+fn overload_control_is_explained_with_its_classes_and_the_class_of_a_request() {
+    let text = "
+mode: shadow
+priorities:
+  - { name: critical, match: { route: /pay } }
+  - { name: default }
+overload: { utilization: enforce, reserve: shadow, reserved_share: 30% }
+limits: none
+";
+    let load = |text: &str| crate::load(text, "p.yaml", crate::source::SourceFormat::Yaml).unwrap();
+    let policy = load(text);
+    let explained = explain(&policy).unwrap().to_string();
+    assert_eq!(
+        explained,
+        "everything is in shadow: counted, never enforced
+overload, in the gateway and the tower layer:
+  utilization (shadow: counted, never enforced): while the process nears saturation, classes are shed from the last one; the first class never
+  reserve (shadow: counted, never enforced): 30% of the learned concurrency limit is kept for the first class
+  class critical: requests whose route is /pay
+  class default: requests that no other class matches
+no limits: every request is admitted
+"
+    );
+    let class = |policy: &crate::model::Policy, path| {
+        let rules = Rules::compile(policy, [7; 16]).unwrap();
+        explain_request(policy, &rules, &Request::with(&[("path", path)])).class
+    };
+    assert_eq!(class(&policy, "/pay").as_deref(), Some("critical"));
+    assert_eq!(class(&policy, "/x").as_deref(), Some("default"));
+    // The switch of the whole policy covers shedding.
+    let off = load(&text.replace("mode: shadow", "mode: off"));
+    assert_eq!(explain(&off).unwrap().overload, None);
+    assert_eq!(class(&off, "/pay"), None);
+}

@@ -7,6 +7,7 @@ mod forwarding;
 mod hostile_requests;
 mod http2;
 mod limits;
+mod overload;
 mod permits;
 mod real_clients;
 mod recorder;

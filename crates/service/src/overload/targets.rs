@@ -1,0 +1,104 @@
+//! The overload control of each target: what one upstream can do for one route says nothing about another.
+//!
+//! A transport names its targets. A target lives as long as the transport holds it, so a reload that keeps a route keeps what
+//! was learned. Must not know: how requests are routed.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tollgate_policy::model::{OverloadSpec, ShedMechanism};
+
+use super::control::OverloadControl;
+use super::shed_counters::ShedCounters;
+use super::status::{OverloadStatus, ShedCount};
+
+/// The most targets. Each has a queue and metric series; further ones share the target without a name.
+pub(super) const MAX_TARGETS: usize = 256;
+
+/// The overload control of all targets of a service.
+#[derive(Debug)]
+pub struct OverloadTargets {
+    /// The target of requests whose transport names none.
+    unnamed: Arc<OverloadControl>,
+    named: Mutex<Vec<NamedTarget>>,
+    /// Shared by all targets, so that the number of series does not grow with them.
+    counters: Arc<ShedCounters>,
+}
+
+#[derive(Debug)]
+struct NamedTarget {
+    upstream: Box<str>,
+    route: Box<str>,
+    control: Weak<OverloadControl>,
+}
+
+impl OverloadTargets {
+    /// The control of requests to an upstream by a route, for as long as the caller keeps it.
+    #[must_use]
+    pub fn target(&self, upstream: &str, route: &str) -> Arc<OverloadControl> {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        named.retain(|target| target.control.strong_count() > 0);
+        let same = named
+            .iter()
+            .find(|target| (&*target.upstream, &*target.route) == (upstream, route));
+        if let Some(control) = same.and_then(|target| target.control.upgrade()) {
+            return control;
+        }
+        if named.len() >= MAX_TARGETS {
+            return Arc::clone(&self.unnamed);
+        }
+        let control = Arc::new(OverloadControl::new(Arc::clone(&self.counters)));
+        named.push(NamedTarget {
+            upstream: upstream.into(),
+            route: route.into(),
+            control: Arc::downgrade(&control),
+        });
+        control
+    }
+
+    pub(super) const fn unnamed(&self) -> &Arc<OverloadControl> {
+        &self.unnamed
+    }
+
+    /// The state of all targets that have had a request.
+    pub(super) fn status(&self, classes: &[Box<str>], overload: OverloadSpec) -> OverloadStatus {
+        let mut targets = Vec::new();
+        targets.extend(self.unnamed.status(classes, "", ""));
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        for target in &*named {
+            let control = target.control.upgrade();
+            targets.extend(
+                control
+                    .and_then(|control| control.status(classes, &target.upstream, &target.route)),
+            );
+        }
+        drop(named);
+        let mut shed = Vec::new();
+        for mechanism in ShedMechanism::ALL {
+            for (index, class) in classes.iter().enumerate() {
+                let (enforced, shadow) = self.counters.counts(mechanism, index);
+                shed.push(ShedCount {
+                    class: class.clone(),
+                    mechanism,
+                    enforced,
+                    shadow,
+                });
+            }
+        }
+        OverloadStatus {
+            overload,
+            targets,
+            shed,
+        }
+    }
+}
+
+impl Default for OverloadTargets {
+    fn default() -> Self {
+        let counters = Arc::<ShedCounters>::default();
+        Self {
+            unnamed: Arc::new(OverloadControl::new(Arc::clone(&counters))),
+            named: Mutex::default(),
+            counters,
+        }
+    }
+}
