@@ -170,13 +170,7 @@ async fn serve_http1<C: Clock + 'static>(
         }
     };
     if let Err(error) = ended {
-        // The client caused this: it disconnected, was too slow, or does not speak HTTP. Or the upstream ended a body early.
-        tracing::debug!(%error, "connection ended early");
-        match (error.is_parse_too_large(), error.is_parse()) {
-            (true, _) => log_refused(&shared, &peer, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
-            (false, true) => log_refused(&shared, &peer, StatusCode::BAD_REQUEST),
-            (false, false) => {}
-        }
+        log_early_end(&shared, &peer, &error);
     }
     if let Some(tunnel) = tunnel.take() {
         tunnel.await;
@@ -187,6 +181,17 @@ async fn serve_http1<C: Clock + 'static>(
 async fn send_head_timeout(stream: &mut (impl AsyncWrite + Unpin)) {
     if stream.write_all(HEAD_TIMEOUT).await.is_ok() {
         let _gone = stream.shutdown().await;
+    }
+}
+
+/// Logs that a connection ended early. The client caused this: it disconnected, was too slow, or does not speak HTTP. Or the
+/// upstream ended a body early.
+fn log_early_end<C>(shared: &GatewayShared<C>, peer: &Peer, error: &hyper::Error) {
+    tracing::debug!(%error, "connection ended early");
+    match (error.is_parse_too_large(), error.is_parse()) {
+        (true, _) => log_refused(shared, peer, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+        (false, true) => log_refused(shared, peer, StatusCode::BAD_REQUEST),
+        (false, false) => {}
     }
 }
 
