@@ -99,3 +99,44 @@ where
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// A body that never ends.
+    struct Pieces;
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = BuffersFull;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, BuffersFull>>> {
+            let piece = Bytes::from_static(&[0; PIECE_LEN]);
+            Poll::Ready(Some(Ok(Frame::data(piece))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_pauses_while_another_holds_the_budget_and_ends_after_a_while() {
+        // Three quarters of it are for bodies: one piece and a half.
+        let budget = Arc::new(BufferBudget::new(2 * PIECE_LEN));
+        let mut held = BudgetedBody::new(Pieces, &budget);
+        assert!(held.frame().await.unwrap().is_ok());
+        assert_eq!(budget.used(), PIECE_LEN);
+        assert!(held.frame().await.unwrap().is_ok());
+        assert_eq!(budget.used(), PIECE_LEN, "the piece before was taken");
+        let mut paused = BudgetedBody::new(Pieces, &budget);
+        let begun = Instant::now();
+        assert_eq!(paused.frame().await.unwrap().unwrap_err(), BuffersFull);
+        assert!(begun.elapsed() >= MAX_PAUSE);
+        let mut paused = BudgetedBody::new(Pieces, &budget);
+        let (next, ()) = tokio::join!(paused.frame(), async { drop(held) });
+        assert!(next.unwrap().is_ok(), "there is room again");
+    }
+}
