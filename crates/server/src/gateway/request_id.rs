@@ -54,11 +54,9 @@ impl RequestIds {
 
 /// The 32 hexadecimal digits of a number.
 fn hex(number: u128) -> [u8; 32] {
-    // Shifts of a byte are cheaper than those of the number.
-    let bytes = number.to_be_bytes();
     std::array::from_fn(|at| {
-        let byte = bytes.get(at / 2).copied().unwrap_or(0);
-        let digit = if at % 2 == 0 { byte >> 4 } else { byte & 15 };
+        let shift = 124_usize.saturating_sub(4 * at);
+        let digit = u8::try_from(number >> shift & 15).unwrap_or(0);
         digit + if digit < 10 { b'0' } else { b'a' - 10 }
     })
 }

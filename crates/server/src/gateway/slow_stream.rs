@@ -74,8 +74,7 @@ async fn run_timed(stream: impl Future<Output = ()>, timeout: Duration) {
             let Some(len) = window.handed_over.get() else {
                 return Poll::Pending;
             };
-            timer.expect(len);
-            match timer.has_expired(context) {
+            match timer.has_expired_for(len, context) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }

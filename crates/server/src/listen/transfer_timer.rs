@@ -20,14 +20,18 @@ pub(crate) struct TransferTimer {
     /// The bytes that make up for one second. Without it any byte makes up for all the time that was waited.
     min_rate: Option<u32>,
     deadline: Option<Instant>,
-    /// The time that the rate gives to the bytes that are awaited.
-    expected: Duration,
+    /// Made when a transfer first waits. Most never do, and bodies are moved often.
+    wait: Option<Box<Wait>>,
+}
+
+/// The waits of a transfer.
+#[derive(Debug)]
+struct Wait {
     /// The time that was waited, less what bytes made up for.
     waited: Duration,
     /// Since when the transfer waits, if it does.
-    waiting_since: Option<Instant>,
-    /// Made when a transfer first waits. Most never do.
-    sleep: Option<Pin<Box<Sleep>>>,
+    since: Option<Instant>,
+    sleep: Pin<Box<Sleep>>,
 }
 
 impl TransferTimer {
@@ -36,10 +40,7 @@ impl TransferTimer {
             timeout,
             min_rate: None,
             deadline,
-            expected: Duration::ZERO,
-            waited: Duration::ZERO,
-            waiting_since: None,
-            sleep: None,
+            wait: None,
         }
     }
 
@@ -51,43 +52,53 @@ impl TransferTimer {
 
     /// Records that bytes were transferred. Returns whether they made up for all the time that was waited.
     pub(crate) fn record_progress(&mut self, bytes: usize) -> bool {
-        let waited = match self.waiting_since.take() {
-            Some(since) => self.waited.saturating_add(since.elapsed()),
-            None => self.waited,
+        let Some(wait) = &mut self.wait else {
+            return true;
         };
-        self.waited = match self.min_rate {
-            Some(rate) if !waited.is_zero() => waited.saturating_sub(time_for(bytes, rate)),
-            _ => Duration::ZERO,
+        if let Some(since) = wait.since.take() {
+            wait.waited = wait.waited.saturating_add(since.elapsed());
+        }
+        wait.waited = match self.min_rate {
+            Some(rate) => wait.waited.saturating_sub(time_for(bytes, rate)),
+            None => Duration::ZERO,
         };
-        self.waited.is_zero()
-    }
-
-    /// Sets how many bytes are awaited, if their transfer is seen only when all of them are transferred.
-    pub(crate) fn expect(&mut self, bytes: usize) {
-        let rate = self.min_rate.unwrap_or(u32::MAX);
-        self.expected = time_for(bytes, rate);
+        wait.waited.is_zero()
     }
 
     /// Call it while nothing can be transferred. Returns whether the time is up; otherwise the task is woken when it is.
     pub(crate) fn has_expired(&mut self, context: &mut Context<'_>) -> bool {
-        let sleep = match &mut self.sleep {
-            Some(sleep) if self.waiting_since.is_some() => sleep,
-            sleep => {
-                let now = Instant::now();
-                self.waiting_since = Some(now);
-                let allowed = self.timeout.saturating_add(self.expected);
-                let at = now + allowed.saturating_sub(self.waited);
-                let at = self.deadline.map_or(at, |deadline| deadline.min(at));
-                match sleep {
-                    Some(sleep) => {
-                        sleep.as_mut().reset(at);
-                        sleep
-                    }
-                    none => none.insert(Box::pin(sleep_until(at))),
-                }
-            }
-        };
-        sleep.as_mut().poll(context) == Poll::Ready(())
+        self.has_expired_for(0, context)
+    }
+
+    /// The same if this many bytes are awaited at once: they have the time that the rate gives them, too.
+    pub(crate) fn has_expired_for(&mut self, bytes: usize, context: &mut Context<'_>) -> bool {
+        let is_waiting = |wait: &Wait| wait.since.is_some();
+        if !self.wait.as_deref().is_some_and(is_waiting) {
+            self.start_waiting(bytes);
+        }
+        let sleep = self.wait.as_mut().map(|wait| wait.sleep.as_mut());
+        sleep.is_some_and(|sleep| sleep.poll(context) == Poll::Ready(()))
+    }
+
+    fn start_waiting(&mut self, bytes: usize) {
+        let now = Instant::now();
+        let rate = self.min_rate.unwrap_or(u32::MAX);
+        let allowed = self.timeout.saturating_add(time_for(bytes, rate));
+        let waited = self
+            .wait
+            .as_ref()
+            .map_or(Duration::ZERO, |wait| wait.waited);
+        let at = now + allowed.saturating_sub(waited);
+        let at = self.deadline.map_or(at, |deadline| deadline.min(at));
+        let wait = self.wait.get_or_insert_with(|| {
+            Box::new(Wait {
+                waited,
+                since: None,
+                sleep: Box::pin(sleep_until(at)),
+            })
+        });
+        wait.since = Some(now);
+        wait.sleep.as_mut().reset(at);
     }
 }
 
@@ -150,9 +161,14 @@ mod tests {
         assert!(!timer.record_progress(100));
         assert!(timer.record_progress(100_000));
         assert_eq!(expiry(&mut timer).await, 10 * SECOND);
-        assert!(timer.record_progress(1_000));
-        timer.expect(500);
-        assert_eq!(expiry(&mut timer).await, 15 * SECOND);
+        assert!(timer.record_progress(10_000));
+        let begun = Instant::now();
+        poll_fn(|context| match timer.has_expired_for(500, context) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+        assert_eq!(begun.elapsed(), 15 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
