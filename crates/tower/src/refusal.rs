@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use tollgate_service::{
     Clock, HeaderSubject, PROBLEM_CONTENT_TYPE, ProblemDetails, RateLimitService, Refusal, Shed,
     Verdict, with_header_fields, write_problem,
@@ -20,6 +20,10 @@ const SHED_PROBLEM: &str = concat!(
     r#""detail":"the service is overloaded and sheds requests; try again later"}"#,
 );
 
+/// Room for the problem details of most refusals, and for the fields of their responses.
+const PROBLEM_LEN: usize = 512;
+const FIELDS: usize = 8;
+
 /// The refusal of a verdict, with its rate limit fields.
 pub(crate) fn refuse<C: Clock>(
     service: &RateLimitService<C>,
@@ -28,7 +32,7 @@ pub(crate) fn refuse<C: Clock>(
     is_grpc: bool,
 ) -> Response<Bytes> {
     service.with_rate_limit_status(verdict, HeaderSubject::Request, |status| {
-        let mut body = Vec::new();
+        let mut body = Vec::with_capacity(PROBLEM_LEN);
         write_problem(verdict, status, refusal.status, &mut body);
         let mut response = match is_grpc {
             true => grpc::refusal(refusal, &detail_of(&body)),
@@ -80,6 +84,7 @@ fn problem(status: u16, body: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     let headers = response.headers_mut();
+    *headers = HeaderMap::with_capacity(FIELDS);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_CONTENT_TYPE));
     // RFC 6585 forbids storing a 429.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

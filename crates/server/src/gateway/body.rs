@@ -23,7 +23,7 @@ pub(super) enum GatewayBody {
     Own(Bytes),
     Upstream(UpstreamBody),
     /// One that is long or of unknown length.
-    Budgeted(Box<BudgetedBody>),
+    Budgeted(Box<BudgetedBody<UpstreamBody>>),
 }
 
 impl GatewayBody {
@@ -69,7 +69,7 @@ impl Body for GatewayBody {
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
             Self::Upstream(body) => Pin::new(body).poll_frame(context),
-            Self::Budgeted(body) => body.poll_frame(context),
+            Self::Budgeted(body) => Pin::new(body.as_mut()).poll_frame(context),
         }
     }
 
@@ -77,7 +77,7 @@ impl Body for GatewayBody {
         match self {
             Self::Own(bytes) => bytes.is_empty(),
             Self::Upstream(body) => body.is_end_stream(),
-            Self::Budgeted(body) => body.body().is_end_stream(),
+            Self::Budgeted(body) => body.is_end_stream(),
         }
     }
 

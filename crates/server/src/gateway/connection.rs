@@ -19,7 +19,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tollgate_store::Clock;
 use tollgate_tower::{DecisionInfo, PeerAddress, ResponseBody, TollgateService};
 use tower_layer::Layer as _;
@@ -39,6 +39,7 @@ use super::limits::{
 };
 use super::request_id::X_REQUEST_ID;
 use super::request_target::normalize;
+use super::slow_stream::TimedStreams;
 use super::stream_tasks::StreamTasks;
 use super::tracked_stream::TrackedStream;
 use super::websocket::{ConnectionTunnel, TunnelPlace, take_websocket, to_http2_answer};
@@ -49,6 +50,9 @@ use crate::listen::{
     confirmed_timeout,
 };
 
+/// The response to a head that did not arrive in time. hyper would close the connection without one.
+const HEAD_TIMEOUT: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 /// The first bytes of an HTTP/2 connection.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -103,9 +107,11 @@ async fn serve_http1<C: Clock + 'static>(
     let (shared, peer) = (Arc::clone(&client.shared), Arc::clone(&client.peer));
     let tunnel = ConnectionTunnel::default();
     let place = TunnelPlace::Connection(tunnel.clone());
-    let mut timer = HeadTimer::new(client.limits.header_timeout);
+    let (timeout, park_after) = (client.limits.header_timeout, client.limits.park_after);
+    let mut timer = HeadTimer::new(timeout, park_after);
     let tracker = timer.tracker();
-    let mut stream = TrackedStream::new(FramingGuard::new(stream, tunnel.clone()), tracker.clone());
+    let guard = FramingGuard::new(tunnel.clone());
+    let mut stream = TrackedStream::new(stream, guard, tracker.clone());
     let mut service = service_fn(move |request| {
         let exchange = Some(tracker.begin());
         client.clone().handle(request, place.clone(), exchange)
@@ -123,29 +129,36 @@ async fn serve_http1<C: Clock + 'static>(
         if is_stopping {
             Pin::new(&mut connection).graceful_shutdown();
         }
-        let ended = poll_fn(|context| {
+        let ended_or_idle = poll_fn(|context| {
             if !is_stopping && stop.as_mut().poll(context).is_ready() {
                 is_stopping = true;
                 Pin::new(&mut connection).graceful_shutdown();
             }
             match Pin::new(&mut connection).poll(context) {
-                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                Poll::Ready(ended) => Poll::Ready(Ok(ended)),
                 Poll::Pending => match timer.next_action(!is_stopping, context) {
                     IdleAction::Wait => Poll::Pending,
-                    IdleAction::Park => Poll::Ready(None),
-                    IdleAction::Close => Poll::Ready(Some(Ok(()))),
+                    action => Poll::Ready(Err(action)),
                 },
             }
-        })
-        .await;
-        if let Some(ended) = ended {
-            break ended;
-        }
+        });
+        let action = match ended_or_idle.await {
+            Ok(ended) => break ended,
+            Err(action) => action,
+        };
         // hyper's buffers take 16 KiB, and an idle connection needs none.
         let Some(parts) = connection.into_parts() else {
             break Ok(());
         };
         (stream, service) = (parts.io.into_inner(), parts.service);
+        if action == IdleAction::Close {
+            // A client that has begun a head waits for a response.
+            if !parts.read_buf.is_empty() && !timer.has_unsent() {
+                log_refused(&shared, &peer, StatusCode::REQUEST_TIMEOUT);
+                send_head_timeout(&mut stream).await;
+            }
+            break Ok(());
+        }
         if !parts.read_buf.is_empty() {
             stream.unread(parts.read_buf);
             continue;
@@ -157,22 +170,33 @@ async fn serve_http1<C: Clock + 'static>(
         }
     };
     if let Err(error) = ended {
-        // The client caused this: it disconnected, was too slow, or does not speak HTTP. Or the upstream ended a body early.
-        tracing::debug!(%error, "connection ended early");
-        log_unreadable(&shared, &peer, &error);
+        log_early_end(&shared, &peer, &error);
     }
     if let Some(tunnel) = tunnel.take() {
         tunnel.await;
     }
 }
 
-/// Logs a request that hyper has refused. It never reached the service.
-fn log_unreadable<C>(shared: &GatewayShared<C>, peer: &Peer, error: &hyper::Error) {
-    let status = match (error.is_parse_too_large(), error.is_parse()) {
-        (true, _) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-        (false, true) => StatusCode::BAD_REQUEST,
-        (false, false) => return,
-    };
+/// Sends 408 and the end of the stream. A client that has left gets nothing.
+async fn send_head_timeout(stream: &mut (impl AsyncWrite + Unpin)) {
+    if stream.write_all(HEAD_TIMEOUT).await.is_ok() {
+        let _gone = stream.shutdown().await;
+    }
+}
+
+/// Logs that a connection ended early. The client caused this: it disconnected, was too slow, or does not speak HTTP. Or the
+/// upstream ended a body early.
+fn log_early_end<C>(shared: &GatewayShared<C>, peer: &Peer, error: &hyper::Error) {
+    tracing::debug!(%error, "connection ended early");
+    match (error.is_parse_too_large(), error.is_parse()) {
+        (true, _) => log_refused(shared, peer, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+        (false, true) => log_refused(shared, peer, StatusCode::BAD_REQUEST),
+        (false, false) => {}
+    }
+}
+
+/// Logs a request whose head was refused. It never reached the service.
+fn log_refused<C>(shared: &GatewayShared<C>, peer: &Peer, status: StatusCode) {
     if let Some(log) = &shared.access_log {
         RequestRecord::write_unreadable(log, peer.ip(), has_tls(peer), status);
     }
@@ -223,7 +247,11 @@ async fn serve_http2<C: Clock + 'static>(
     let service = service_fn(move |request| client.clone().handle(request, place.clone(), None));
     let flood = FloodSignal::default();
     let guarded = FrameGuard::new(stream, flood.clone());
-    let connection = http2::Builder::new(tasks.clone())
+    let streams = TimedStreams {
+        tasks: tasks.clone(),
+        timeout: limits.listener.write_timeout,
+    };
+    let connection = http2::Builder::new(streams)
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.max_concurrent_streams)
         .initial_stream_window_size(HTTP2_WINDOW)

@@ -25,14 +25,13 @@ use super::head_timer::OpenExchange;
 use super::header_rules::{
     ClientConnection, add_prefix, add_via, remove_hop_by_hop, rewrite_forwarded,
 };
-use super::idle_timer::IdleTimer;
 use super::path_spelling::lenient_path;
 use super::request_body::RequestBody;
 use super::request_target::host_name;
 use super::route_table::Route;
 use super::upstream::{BODY_TOO_LONG, HttpVersions, UpstreamBody};
 use super::websocket::{TunnelPlace, add_upgrade_fields, is_accepted, tunnel};
-use crate::listen::BufferBudget;
+use crate::listen::{BufferBudget, MIN_TRANSFER_RATE, TransferTimer};
 
 /// The body of a request on its way through the layer, with what the forwarder needs to know. An extension of the request would
 /// cost two allocations.
@@ -129,8 +128,12 @@ impl<C: Clock + 'static> Forwarder<C> {
         };
         let body = match &context.websocket {
             None => {
-                let idle = IdleTimer::new(context.body_timeout, deadline);
-                RequestBody::new(incoming, idle, route.max_body_len, exchange)
+                // gRPC has streams that say little for long.
+                let can_be_grpc = context.received == Version::HTTP_2 && upstream.can_have_http2();
+                let timer = TransferTimer::new(context.body_timeout, deadline)
+                    .with_min_rate((!can_be_grpc).then_some(MIN_TRANSFER_RATE));
+                let buffers = &self.shared.buffers;
+                RequestBody::new(incoming, timer, route.max_body_len, exchange, buffers)
             }
             // What follows the head belongs to the tunnel.
             Some(_) => Ok(RequestBody::Empty),

@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
@@ -14,13 +15,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, duplex};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex};
 
 use super::framing_guard::FramingGuard;
+use super::head_timer::HeadTimer;
 use super::header_rules::remove_hop_by_hop;
 use super::limits::{MAX_FIELDS, MAX_HEAD_LEN};
 use super::request_framing::RequestFraming;
 use super::request_target::normalize;
+use super::tracked_stream::TrackedStream;
 use super::websocket::ConnectionTunnel;
 
 /// The longest input, and room for all responses to it.
@@ -80,11 +83,16 @@ pub fn fuzz_request_head(bytes: &[u8]) {
     let refused = refused_at(&input, MAX_LEN);
     assert_eq!(refused_at(&input, usize::from(*first % 61) + 1), refused);
     let plain = requests(&input, |stream| stream);
-    let guarded = requests(&input, |stream| {
-        FramingGuard::new(stream, ConnectionTunnel::default())
-    });
+    let guarded = requests(&input, guarded_stream);
     assert!(plain.starts_with(&guarded), "{plain:?} {guarded:?}");
     assert!(refused.is_some() || plain == guarded);
+}
+
+/// A stream as the gateway reads it.
+fn guarded_stream(stream: DuplexStream) -> TrackedStream<DuplexStream> {
+    let guard = FramingGuard::new(ConnectionTunnel::default());
+    let timer = HeadTimer::new(Duration::MAX, Duration::MAX);
+    TrackedStream::new(stream, guard, timer.tracker())
 }
 
 /// Where the bytes are refused if they arrive in pieces of this length.
@@ -95,7 +103,7 @@ fn refused_at(input: &[u8], len: usize) -> Option<usize> {
 }
 
 /// The requests that hyper finds in the bytes.
-fn requests<S>(input: &[u8], wrap: impl FnOnce(tokio::io::DuplexStream) -> S) -> Vec<String>
+fn requests<S>(input: &[u8], wrap: impl FnOnce(DuplexStream) -> S) -> Vec<String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -178,9 +186,7 @@ mod tests {
         let input =
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nabcde";
         assert_eq!(requests(input, |stream| stream).len(), 1);
-        let guarded = requests(input, |stream| {
-            FramingGuard::new(stream, ConnectionTunnel::default())
-        });
+        let guarded = requests(input, guarded_stream);
         assert_eq!(guarded, Vec::<String>::new());
     }
 }

@@ -9,16 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::lazy_timer::LazyTimer;
+use super::slow_stream::{record_handed_over, record_taken};
 
 /// The value of `waiting_since` while a request is served.
 const BUSY: u64 = u64::MAX;
-
-/// A connection without a request for this long gives up its buffers: longer than the pauses of a busy client.
-const PARK_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether a connection serves a request, or since when it waits for one.
 #[derive(Debug)]
@@ -47,6 +46,8 @@ pub(super) enum IdleAction {
 #[derive(Debug)]
 pub(super) struct HeadTimer {
     timeout: Duration,
+    /// The time after which a connection without a request gives up its buffers.
+    park_after: Duration,
     activity: Arc<ConnectionActivity>,
     timer: LazyTimer,
     /// The value of `waiting_since` for which the connection was told to give up its buffers.
@@ -65,9 +66,10 @@ pub(super) struct OpenExchange(Arc<ConnectionActivity>);
 
 impl HeadTimer {
     /// The timer of a connection that waits for its first request from now on.
-    pub(super) fn new(timeout: Duration) -> Self {
+    pub(super) fn new(timeout: Duration, park_after: Duration) -> Self {
         Self {
             timeout,
+            park_after,
             activity: Arc::new(ConnectionActivity {
                 opened: Instant::now(),
                 waiting_since: AtomicU64::new(0),
@@ -96,7 +98,7 @@ impl HeadTimer {
         };
         let start = self.activity.opened + Duration::from_nanos(since);
         if can_park && self.parked != since && !self.has_unsent() {
-            let deadline = start + PARK_AFTER.min(self.timeout);
+            let deadline = start + self.park_after.min(self.timeout);
             if !self.timer.has_passed(deadline, context) {
                 return IdleAction::Wait;
             }
@@ -146,19 +148,17 @@ impl Drop for OpenExchange {
 #[derive(Debug)]
 pub(super) struct TrackedBody<B> {
     body: B,
-    _exchange: Option<OpenExchange>,
+    /// `None` for a stream of HTTP/2.
+    exchange: Option<OpenExchange>,
 }
 
 impl<B> TrackedBody<B> {
     pub(super) const fn new(body: B, exchange: Option<OpenExchange>) -> Self {
-        Self {
-            body,
-            _exchange: exchange,
-        }
+        Self { body, exchange }
     }
 }
 
-impl<B: Body + Unpin> Body for TrackedBody<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -166,7 +166,15 @@ impl<B: Body + Unpin> Body for TrackedBody<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.exchange.is_some() {
+            return Pin::new(&mut self.body).poll_frame(context);
+        }
+        record_taken();
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            record_handed_over(frame.data_ref().map_or(0, Bytes::len));
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -205,7 +213,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_time_counts_from_the_end_of_the_response_before() {
-        let mut timer = HeadTimer::new(30 * SECOND);
+        let mut timer = HeadTimer::new(30 * SECOND, SECOND);
         let tracker = timer.tracker();
         assert_eq!(look(&mut timer), IdleAction::Wait);
         let exchange = tracker.begin();
@@ -216,19 +224,19 @@ mod tests {
         advance(100 * SECOND).await;
         assert_eq!(look(&mut timer), IdleAction::Wait, "its body can be read");
         drop(body_of_the_request);
-        assert_eq!(next(&mut timer).await, (IdleAction::Park, PARK_AFTER));
-        let left = 30 * SECOND - PARK_AFTER;
+        assert_eq!(next(&mut timer).await, (IdleAction::Park, SECOND));
+        let left = 30 * SECOND - SECOND;
         assert_eq!(next(&mut timer).await, (IdleAction::Close, left));
     }
 
     #[tokio::test(start_paused = true)]
     async fn every_pause_parks_once() {
-        let mut timer = HeadTimer::new(30 * SECOND);
+        let mut timer = HeadTimer::new(30 * SECOND, SECOND);
         let tracker = timer.tracker();
         for _ in 0..3 {
             advance(SECOND).await;
             drop(tracker.begin());
-            assert_eq!(next(&mut timer).await, (IdleAction::Park, PARK_AFTER));
+            assert_eq!(next(&mut timer).await, (IdleAction::Park, SECOND));
             advance(SECOND).await;
             assert_eq!(look(&mut timer), IdleAction::Wait);
         }
@@ -236,7 +244,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_with_unsent_bytes_keeps_its_buffers() {
-        let mut timer = HeadTimer::new(30 * SECOND);
+        let mut timer = HeadTimer::new(30 * SECOND, SECOND);
         let tracker = timer.tracker();
         tracker.set_unsent(true);
         assert_eq!(next(&mut timer).await, (IdleAction::Close, 30 * SECOND));

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{
-    CONNECTION, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
-    VIA,
+    CONNECTION, EXPECT, Entry, FORWARDED, HOST, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
+    UPGRADE, VIA,
 };
 use hyper::http::Version;
 
@@ -110,21 +110,18 @@ pub(super) fn rewrite_forwarded(headers: &mut HeaderMap, connection: &ClientConn
     }
     let scheme = if connection.has_tls { "https" } else { "http" };
     append_to_list(headers, X_FORWARDED_FOR, connection.peer_field.clone());
-    if !headers.contains_key(X_FORWARDED_PROTO) {
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
-    }
-    if !headers.contains_key(X_FORWARDED_HOST)
-        && let Some(host) = headers.get(HOST).cloned()
-    {
-        headers.insert(X_FORWARDED_HOST, host);
+    let proto = headers.entry(X_FORWARDED_PROTO);
+    proto.or_insert(HeaderValue::from_static(scheme));
+    if let Some(host) = headers.get(HOST).cloned() {
+        headers.entry(X_FORWARDED_HOST).or_insert(host);
     }
     let client = match connection.client == connection.peer {
         true => connection.peer_field.clone(),
         false => address_field(connection.client),
     };
     headers.insert(X_REAL_IP, client);
-    // Nobody gets the field who did not use it.
-    if headers.contains_key(FORWARDED) {
+    // Nobody gets the field who did not use it. That of an untrusted peer is removed.
+    if connection.is_trusted && headers.contains_key(FORWARDED) {
         let element = match connection.peer {
             IpAddr::V4(peer) => format!("for={peer};proto={scheme}"),
             IpAddr::V6(peer) => format!("for=\"[{peer}]\";proto={scheme}"),
@@ -186,18 +183,21 @@ pub(super) fn add_via(headers: &mut HeaderMap, received: Version) {
 
 /// Appends an item to a list field. Several lines become one, so that no server reads only the first.
 fn append_to_list(headers: &mut HeaderMap, name: HeaderName, item: HeaderValue) {
-    if !headers.contains_key(&name) {
-        headers.insert(name, item);
-        return;
+    match headers.entry(name) {
+        Entry::Vacant(entry) => {
+            entry.insert(item);
+        }
+        Entry::Occupied(mut entry) => {
+            let mut list = Vec::new();
+            for line in entry.iter() {
+                list.extend_from_slice(line.as_bytes());
+                list.extend_from_slice(b", ");
+            }
+            list.extend_from_slice(item.as_bytes());
+            let joined = HeaderValue::from_maybe_shared(Bytes::from(list));
+            entry.insert(joined.unwrap_or(item));
+        }
     }
-    let mut list = Vec::new();
-    for line in headers.get_all(&name) {
-        list.extend_from_slice(line.as_bytes());
-        list.extend_from_slice(b", ");
-    }
-    list.extend_from_slice(item.as_bytes());
-    let joined = HeaderValue::from_maybe_shared(Bytes::from(list));
-    headers.insert(name, joined.unwrap_or(item));
 }
 
 /// An address as a field.

@@ -34,7 +34,9 @@ pub struct GatewayLimits {
     /// Time to receive the head of a request, counted from when the connection is ready for it. This is also the idle timeout
     /// of HTTP/1.1 connections.
     pub header_timeout: Duration,
-    /// Time in which a client sends no byte of a body.
+    /// Time without a request after which an HTTP/1.1 connection gives up its buffers: longer than the pauses of a busy client.
+    pub park_after: Duration,
+    /// Time in which a client sends no byte of a body. It is closed later if it sends fewer than 240 bytes in a second.
     pub body_timeout: Duration,
     /// Requests at the same time on one HTTP/2 connection.
     pub max_concurrent_streams: u32,
@@ -45,6 +47,7 @@ impl Default for GatewayLimits {
         Self {
             listener: ListenerLimits::default(),
             header_timeout: Duration::from_secs(30),
+            park_after: Duration::from_secs(1),
             body_timeout: Duration::from_secs(30),
             max_concurrent_streams: 128,
         }

@@ -1,5 +1,5 @@
-//! The stream of a client between hyper and the socket: it knows whether bytes are unsent, and yields bytes again that were read
-//! from it.
+//! The stream of a client between hyper and the socket: it ends at an ambiguous request, knows whether bytes are unsent, and
+//! yields bytes again that were read from it.
 //!
 //! So a connection without a request can give up hyper's buffers. Must not know: HTTP.
 
@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::framing_guard::FramingGuard;
 use super::head_timer::RequestTracker;
 
 /// Bytes that are read while nobody waits for them.
@@ -21,14 +22,16 @@ pub(super) struct TrackedStream<S> {
     /// Bytes that are read before those of the stream.
     prefix: Bytes,
     tracker: RequestTracker,
+    guard: FramingGuard,
     stream: S,
 }
 
 impl<S: AsyncRead + Unpin> TrackedStream<S> {
-    pub(super) const fn new(stream: S, tracker: RequestTracker) -> Self {
+    pub(super) const fn new(stream: S, guard: FramingGuard, tracker: RequestTracker) -> Self {
         Self {
             prefix: Bytes::new(),
             tracker,
+            guard,
             stream,
         }
     }
@@ -46,7 +49,8 @@ impl<S: AsyncRead + Unpin> TrackedStream<S> {
     pub(super) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut bytes = [0; FIRST_READ_LEN];
         let mut buffer = ReadBuf::new(&mut bytes);
-        ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+        let stream = Pin::new(&mut self.stream);
+        ready!(self.guard.poll_read(stream, context, &mut buffer))?;
         self.prefix = Bytes::copy_from_slice(buffer.filled());
         Poll::Ready(Ok(!self.prefix.is_empty()))
     }
@@ -60,7 +64,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.prefix.is_empty() {
-            return Pin::new(&mut this.stream).poll_read(context, buffer);
+            let stream = Pin::new(&mut this.stream);
+            return this.guard.poll_read(stream, context, buffer);
         }
         let len = this.prefix.len().min(buffer.remaining());
         buffer.put_slice(this.prefix.get(..len).unwrap_or_default());
@@ -113,12 +118,20 @@ mod tests {
 
     use super::*;
     use crate::gateway::head_timer::HeadTimer;
+    use crate::gateway::websocket::ConnectionTunnel;
+
+    fn timer() -> HeadTimer {
+        HeadTimer::new(Duration::from_secs(1), Duration::ZERO)
+    }
+
+    fn guard() -> FramingGuard {
+        FramingGuard::new(ConnectionTunnel::default())
+    }
 
     #[tokio::test]
     async fn bytes_are_read_in_order_whether_they_were_waited_for_or_put_back() {
         let (mut client, stream) = duplex(100);
-        let tracker = HeadTimer::new(Duration::from_secs(1)).tracker();
-        let mut stream = TrackedStream::new(stream, tracker);
+        let mut stream = TrackedStream::new(stream, guard(), timer().tracker());
         client.write_all(b"one two").await.unwrap();
         assert!(poll_fn(|context| stream.poll_fill(context)).await.unwrap());
         let mut buffer = [0; 3];
@@ -135,8 +148,8 @@ mod tests {
     #[tokio::test]
     async fn bytes_are_unsent_until_the_writer_flushes() {
         let (_client, stream) = duplex(100);
-        let timer = HeadTimer::new(Duration::from_secs(1));
-        let mut stream = TrackedStream::new(stream, timer.tracker());
+        let timer = timer();
+        let mut stream = TrackedStream::new(stream, guard(), timer.tracker());
         stream.write_all(b"one").await.unwrap();
         assert!(timer.has_unsent());
         stream.flush().await.unwrap();

@@ -55,7 +55,8 @@ pub struct ListenerLimits {
     pub max_connections_per_address: usize,
     /// Time to complete the TLS handshake, and before it to receive the header of the PROXY protocol.
     pub handshake_timeout: Duration,
-    /// A connection is closed when the client reads none of the bytes sent to it for this long.
+    /// A connection is closed when the client reads none of the bytes sent to it for this long, or fewer than 240 in a second for
+    /// longer.
     pub write_timeout: Duration,
     /// Time that open connections have to finish when the server stops.
     pub drain_timeout: Duration,

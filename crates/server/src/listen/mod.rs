@@ -17,6 +17,7 @@ mod shutdown;
 mod shutdown_or_timeout;
 mod stream;
 mod tls;
+mod transfer_timer;
 #[cfg(unix)]
 mod unix;
 
@@ -40,3 +41,4 @@ pub(crate) use shutdown_or_timeout::{
 pub use stream::Stream;
 pub use tls::{ApplicationProtocol, InvalidTls, ListenerTls, ServerTls, TlsFiles, TlsReload};
 pub(crate) use tls::{load_certificates, load_private_key};
+pub(crate) use transfer_timer::{MIN_TRANSFER_RATE, TransferTimer};

@@ -2,7 +2,6 @@
 //!
 //! It enforces `write_timeout`, so no protocol has to watch for clients that stop reading. Must not know: what the bytes mean.
 
-use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,18 +11,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
-use tokio::time::{Sleep, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+use super::transfer_timer::{MIN_TRANSFER_RATE, TransferTimer};
 
 /// The byte stream of one connection.
 #[derive(Debug)]
 pub struct Stream {
     socket: Socket,
-    /// How long a write may make no progress.
+    /// How long a client may read nothing, or too little.
     write_timeout: Duration,
-    /// Runs while a write makes no progress.
-    stall_timer: Option<Pin<Box<Sleep>>>,
+    /// There while the client has not made up for the time that writes have waited.
+    stall_timer: Option<Box<TransferTimer>>,
 }
 
 #[derive(Debug)]
@@ -74,24 +74,32 @@ impl Stream {
         written.is_ok_and(|count| count == bytes.len())
     }
 
-    /// Returns the result of a write, or an error if no write has made progress for `write_timeout`.
-    fn check_write_timeout<T>(
+    /// Returns the result of a write, or an error if the client has read too little for `write_timeout`. `len` is how many bytes
+    /// were sent.
+    fn check_write_timeout<T: Copy>(
         &mut self,
         context: &mut Context<'_>,
         sent: Poll<io::Result<T>>,
+        len: impl FnOnce(T) -> usize,
     ) -> Poll<io::Result<T>> {
-        if sent.is_ready() {
-            self.stall_timer = None;
-            return sent;
+        if let Poll::Ready(sent) = sent {
+            let len = sent.as_ref().map_or(0, |sent| len(*sent));
+            if let Some(timer) = &mut self.stall_timer
+                && timer.record_progress(len)
+            {
+                self.stall_timer = None;
+            }
+            return Poll::Ready(sent);
         }
         let write_timeout = self.write_timeout;
-        let stall_timer = self
-            .stall_timer
-            .get_or_insert_with(|| Box::pin(sleep(write_timeout)));
-        match stall_timer.as_mut().poll(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(()) => {
-                let reason = "the client reads none of the bytes sent to it";
+        let timer = self.stall_timer.get_or_insert_with(|| {
+            let timer = TransferTimer::new(write_timeout, None);
+            Box::new(timer.with_min_rate(Some(MIN_TRANSFER_RATE)))
+        });
+        match timer.has_expired(context) {
+            false => Poll::Pending,
+            true => {
+                let reason = "the client reads too few of the bytes sent to it";
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, reason)))
             }
         }
@@ -125,7 +133,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
         };
-        self.check_write_timeout(context, sent)
+        self.check_write_timeout(context, sent, |len| len)
     }
 
     fn poll_write_vectored(
@@ -139,7 +147,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
         };
-        self.check_write_timeout(context, sent)
+        self.check_write_timeout(context, sent, |len| len)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -158,7 +166,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_flush(context),
         };
-        self.check_write_timeout(context, sent)
+        self.check_write_timeout(context, sent, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -168,7 +176,7 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         };
-        self.check_write_timeout(context, sent)
+        self.check_write_timeout(context, sent, |()| 0)
     }
 }
 

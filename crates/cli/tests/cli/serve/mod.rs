@@ -2,6 +2,7 @@
 
 mod gateway;
 mod gateway_clients;
+mod gateway_drain;
 mod invalid_settings;
 mod overload;
 mod reload;

@@ -14,7 +14,7 @@ use super::body_decoder::BodyDecoder;
 use super::endpoint::InFlight;
 use super::http1::Http1Connection;
 use super::plain_exchange::BodyFailure;
-use crate::gateway::idle_timer::IdleTimer;
+use crate::listen::{BuffersFull, TransferTimer};
 
 /// The body of a response of an upstream.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(in crate::gateway) struct UpstreamBody {
     connection: Option<Box<Http1Connection>>,
     /// Until the body is complete.
     in_flight: Option<InFlight>,
-    idle: IdleTimer,
+    idle: TransferTimer,
 }
 
 /// Where the parts of a body come from.
@@ -54,7 +54,7 @@ impl UpstreamBody {
         source: BodySource,
         connection: Option<Box<Http1Connection>>,
         in_flight: InFlight,
-        idle: IdleTimer,
+        idle: TransferTimer,
     ) -> Self {
         Self {
             source,
@@ -135,7 +135,8 @@ impl Body for UpstreamBody {
         let this = self.get_mut();
         match this.poll_source(context) {
             Poll::Ready(Some(Ok(frame))) => {
-                this.idle.record_progress();
+                this.idle
+                    .record_progress(frame.data_ref().map_or(0, Bytes::len));
                 this.release_if_complete();
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -170,6 +171,12 @@ impl Body for UpstreamBody {
                 remaining.unwrap_or_default()
             }
         }
+    }
+}
+
+impl From<BuffersFull> for UpstreamBodyError {
+    fn from(_full: BuffersFull) -> Self {
+        Self::BuffersFull
     }
 }
 

@@ -25,12 +25,12 @@ use super::failure::{ExchangeError, FailureKind};
 use super::health::EndpointHealth;
 use super::http1::Http1Connection;
 use super::message::{copy_head, to_http1, to_http2};
-use crate::gateway::idle_timer::IdleTimer;
 use crate::gateway::limits::{
     HTTP2_KEEPALIVE_INTERVAL, HTTP2_KEEPALIVE_TIMEOUT, MAX_HEADER_LIST_LEN,
 };
 use crate::gateway::request_body::RequestBody;
 use crate::gateway::stream_tasks::StreamTasks;
+use crate::listen::TransferTimer;
 
 /// One address of an upstream.
 pub(in crate::gateway) struct Endpoint {
@@ -112,7 +112,7 @@ impl Endpoint {
         mut request: Request<RequestBody>,
         versions: HttpVersions,
         deadline: Instant,
-        timer: IdleTimer,
+        timer: TransferTimer,
     ) -> Result<Response<UpstreamBody>, Box<ExchangeError>> {
         let in_flight = InFlight::new(self);
         let body = |source, connection| UpstreamBody::new(source, connection, in_flight, timer);
@@ -134,7 +134,9 @@ impl Endpoint {
                 // hyper keeps the request, and a request without a body may be sent again.
                 let copy = request.body().is_end_stream().then(|| copy_head(&request));
                 to_http2(&mut request, self.connector.address().protocol);
-                match timeout_at(deadline, sender.try_send_request(request)).await {
+                // Boxed, because its state is large and other requests would carry it.
+                let sent = Box::pin(timeout_at(deadline, sender.try_send_request(request)));
+                match sent.await {
                     Ok(Ok(response)) => {
                         Ok(response.map(|incoming| body(BodySource::Hyper(incoming), None)))
                     }

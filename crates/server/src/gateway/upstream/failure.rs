@@ -94,7 +94,9 @@ impl FailureKind {
             (_, Some(RequestBodyError::Timeout)) => StatusCode::REQUEST_TIMEOUT,
             (_, Some(RequestBodyError::TooLong)) => StatusCode::PAYLOAD_TOO_LARGE,
             (_, Some(RequestBodyError::Client(_))) => StatusCode::BAD_REQUEST,
-            (Self::TooManyConnections, _) => StatusCode::SERVICE_UNAVAILABLE,
+            (Self::TooManyConnections, _) | (_, Some(RequestBodyError::BuffersFull)) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             (Self::Timeout, _) => StatusCode::GATEWAY_TIMEOUT,
             (Self::Connect(error), _) if error.kind() == io::ErrorKind::TimedOut => {
                 StatusCode::GATEWAY_TIMEOUT
@@ -106,9 +108,10 @@ impl FailureKind {
     /// What the client is told. It has no address and no detail of the upstream.
     pub(in crate::gateway) fn detail(&self) -> &'static str {
         match (self, self.body_error()) {
-            (_, Some(RequestBodyError::Timeout)) => "body: nothing arrived for too long",
+            (_, Some(RequestBodyError::Timeout)) => "body: it arrived too slowly",
             (_, Some(RequestBodyError::TooLong)) => BODY_TOO_LONG,
             (_, Some(RequestBodyError::Client(_))) => "body: it ended before it was complete",
+            (_, Some(RequestBodyError::BuffersFull)) => "body: the server has no room to buffer it",
             (Self::Connect(_), _) => "the upstream cannot be reached",
             (Self::TooManyConnections, _) => "the upstream has too many requests in progress",
             (Self::Timeout, _) => "the upstream did not respond in time",

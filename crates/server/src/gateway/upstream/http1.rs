@@ -20,6 +20,7 @@ use super::hyper_exchange::HyperExchange;
 use super::message::copy_head;
 use super::plain_exchange::{BodyFailure, PlainExchange};
 use super::request_head::write_request_head;
+use super::response_head::body_framing;
 use super::stream::UpstreamStream;
 use crate::gateway::lazy_timer::LazyTimer;
 use crate::gateway::request_body::RequestBody;
@@ -72,7 +73,8 @@ impl Http1Connection {
         let is_plain = request.body().is_end_stream() && !request.headers().contains_key(UPGRADE);
         let sent = match is_plain {
             true => self.send_plain(request, deadline).await,
-            false => self.send_by_hyper(request, deadline).await,
+            // Boxed, because it is large, and most requests have no body.
+            false => Box::pin(self.send_by_hyper(request, deadline)).await,
         };
         sent.map_err(|mut error| {
             error.is_stale = is_stale;
@@ -125,10 +127,18 @@ impl Http1Connection {
         };
         // hyper keeps the request, and one that asks for an upgrade may be sent again.
         let copy = request.body().is_end_stream().then(|| copy_head(&request));
+        let method = request.method().clone();
         let sent = hyper.send(request, deadline, &mut self.timer).await;
         self.exchange = Some(ExchangeKind::Hyper(hyper));
         match sent {
-            Ok(response) => Ok(response.map(BodySource::Hyper)),
+            Ok(response) => {
+                // hyper repairs framing that is ambiguous.
+                let (status, version) = (response.status(), response.version());
+                match body_framing(&method, status, version, response.headers()) {
+                    Ok(_) => Ok(response.map(BodySource::Hyper)),
+                    Err(malformed) => Err(ExchangeError::sent(FailureKind::Malformed(malformed))),
+                }
+            }
             Err(mut error) => {
                 error.request = error.request.or(copy);
                 Err(error)

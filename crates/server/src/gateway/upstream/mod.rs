@@ -41,11 +41,10 @@ use self::balancer::{SharedRandom, choose};
 use self::connector::{Connector, client_config};
 use self::endpoint::{OpenConnection, PoolBounds};
 use super::access_log::ExchangeRecord;
-use super::idle_timer::IdleTimer;
 use super::request_body::RequestBody;
 use super::stream_tasks::StreamTasks;
-use crate::listen::InvalidTls;
 use crate::listen::counters::increment;
+use crate::listen::{InvalidTls, TransferTimer};
 
 /// An upstream.
 pub(super) struct Upstream {
@@ -111,6 +110,12 @@ impl Upstream {
         &self.endpoints
     }
 
+    /// Whether an address may speak HTTP/2.
+    pub(super) fn can_have_http2(&self) -> bool {
+        let mut addresses = self.spec.addresses.iter();
+        addresses.any(|one| one.address.protocol != UpstreamProtocol::Http)
+    }
+
     /// What has been counted.
     pub(super) fn counts(&self, now: Timestamp) -> UpstreamCounts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -124,8 +129,8 @@ impl Upstream {
     }
 
     /// The timer of a body, and the deadline of the whole exchange.
-    pub(super) fn idle_timer(&self, deadline: Option<Instant>) -> IdleTimer {
-        IdleTimer::new(duration(self.spec.idle_timeout), deadline)
+    pub(super) fn idle_timer(&self, deadline: Option<Instant>) -> TransferTimer {
+        TransferTimer::new(duration(self.spec.idle_timeout), deadline)
     }
 
     /// When an exchange that begins now must have ended.

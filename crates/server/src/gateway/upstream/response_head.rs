@@ -116,7 +116,7 @@ fn take_field(
 }
 
 /// How the body is framed (RFC 9112, section 6.3).
-fn body_framing(
+pub(super) fn body_framing(
     method: &Method,
     status: StatusCode,
     version: Version,

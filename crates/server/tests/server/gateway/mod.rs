@@ -2,16 +2,20 @@
 
 mod abuse;
 mod access_log;
+mod ambiguous_responses;
 mod bounds;
 mod forwarding;
 mod hostile_requests;
 mod http2;
 mod limits;
 mod overload;
+mod parked_connections;
 mod permits;
 mod real_clients;
+mod real_upstreams;
 mod recorder;
 mod reload;
+mod slow_peers;
 mod tls;
 mod upstreams;
 mod websocket;
@@ -74,6 +78,7 @@ async fn wait_until(is_reached: impl Fn() -> bool) {
 struct TestGateway {
     address: SocketAddr,
     gateway: Arc<Gateway<SystemClock>>,
+    buffers: Arc<BufferBudget>,
     running: RunningServer,
 }
 
@@ -111,9 +116,10 @@ async fn start_logged(
     let trusted: TrustedProxies = trusted.parse().unwrap();
     let buffers = Arc::<BufferBudget>::default();
     let service = Arc::new(service.unwrap());
+    let shared = Arc::clone(&buffers);
     let gateway = match log {
-        Some(log) => Gateway::with_access_log(service, &spec, trusted, buffers, log),
-        None => Gateway::new(service, &spec, trusted, buffers),
+        Some(log) => Gateway::with_access_log(service, &spec, trusted, shared, log),
+        None => Gateway::new(service, &spec, trusted, shared),
     };
     let gateway = Arc::new(gateway.unwrap());
     let serving = Arc::clone(&gateway);
@@ -121,6 +127,7 @@ async fn start_logged(
     TestGateway {
         address: running.address,
         gateway,
+        buffers,
         running,
     }
 }
