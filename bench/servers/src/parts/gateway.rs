@@ -13,7 +13,6 @@ use crate::load::{Shape, Way, open};
 use crate::options::Options;
 use crate::resident::{idle, megabytes};
 use crate::stats::{Spread, Table};
-use crate::study::fill;
 use crate::system;
 
 /// Clients with one request at a time each.
@@ -68,7 +67,6 @@ fn proxied(options: &Options, proxies: &[Proxy], report: &mut Report) -> Result<
 fn rejected(options: &Options, upstream: &Upstream, report: &mut Report) -> Result<(), String> {
     let proxies = Proxy::start_all(options, upstream, Quota::One)?;
     let contenders: Vec<Contender> = proxies.iter().map(Proxy::http1).collect();
-    contenders.iter().try_for_each(|one| fill(one, 1))?;
     let workload = Workload {
         id: "gateway rejected",
         title: "Gateway, HTTP/1.1, rejected",

@@ -163,6 +163,8 @@ async fn serve_http1<C: Clock + 'static>(
             stream.unread(parts.read_buf);
             continue;
         }
+        // Empty, but it still owns hyper's buffer.
+        drop(parts.read_buf);
         match wait_for_request(&mut stream, &mut timer, stop.as_mut()).await {
             ParkedEnd::Request => {}
             ParkedEnd::Stopping => is_stopping = true,

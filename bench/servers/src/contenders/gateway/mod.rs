@@ -115,7 +115,6 @@ impl Proxy {
             Quota::One => {
                 let rejected = || Requests::api().rejected();
                 Contender::new(self.name, &self.server, self.http1, rejected)
-                    .filled_by(self.http1, Requests::api)
             }
         };
         self.finish(contender)

@@ -1,11 +1,12 @@
 //! Connections that have given up their buffers serve the next request, however its bytes arrive.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tollgate_server::gateway::GatewayLimits;
+use tollgate_testkit::allocation::held_bytes;
 
 use super::recorder::Recorder;
 use super::{DEADLINE, OK, TestGateway, start_with};
@@ -65,6 +66,42 @@ async fn a_parked_connection_serves_requests_in_pieces_with_bodies_and_pipelined
     let mut bodies = bodies.iter().filter(|one| one.target == "/body");
     assert!(bodies.all(|one| one.body == b"hello"));
     gateway.running.stop().await;
+}
+
+/// A parked connection kept hyper's empty read buffer, so that 10,000 of them still took 200 MB.
+#[test]
+fn a_parked_connection_holds_no_buffer() {
+    const CONNECTIONS: usize = 40;
+    // In a debug build its tasks take 8 KB. hyper's buffer has 16.
+    const MOST: usize = 12_000;
+    // Shorter than the time after which idle connections are closed, which would return everything.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let recorder = runtime.block_on(Recorder::start(OK));
+    let gateway = runtime.block_on(start_parking(&recorder));
+    let open = async || {
+        let mut client = TcpStream::connect(gateway.address).await.unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        read_responses(&mut client, 1).await;
+        client
+    };
+    let mut clients = Vec::with_capacity(CONNECTIONS);
+    drop(runtime.block_on(open()));
+    let mut held = held_bytes(|| {
+        for _ in 0..CONNECTIONS {
+            clients.push(runtime.block_on(open()));
+        }
+    });
+    let start = Instant::now();
+    while held / CONNECTIONS > MOST && start.elapsed() < PATIENCE {
+        let more = held_bytes(|| runtime.block_on(tokio::task::yield_now()));
+        held = held.wrapping_add(more);
+    }
+    let each = held / CONNECTIONS;
+    assert!(each <= MOST, "{each} bytes for each connection");
+    runtime.block_on(gateway.running.stop());
 }
 
 /// What makes a request ambiguous is noticed also if it comes in the bytes that woke the connection.
