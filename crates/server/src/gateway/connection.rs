@@ -107,8 +107,7 @@ async fn serve_http1<C: Clock + 'static>(
     let (shared, peer) = (Arc::clone(&client.shared), Arc::clone(&client.peer));
     let tunnel = ConnectionTunnel::default();
     let place = TunnelPlace::Connection(tunnel.clone());
-    let (timeout, park_after) = (client.limits.header_timeout, client.limits.park_after);
-    let mut timer = HeadTimer::new(timeout, park_after);
+    let mut timer = HeadTimer::new(client.limits.header_timeout, client.limits.park_after);
     let tracker = timer.tracker();
     let guard = FramingGuard::new(tunnel.clone());
     let mut stream = TrackedStream::new(stream, guard, tracker.clone());
@@ -119,11 +118,7 @@ async fn serve_http1<C: Clock + 'static>(
     let mut stop = pin!(stopping.wait());
     let mut is_stopping = false;
     let ended = loop {
-        let mut connection = http1::Builder::new()
-            // The timer of hyper is made anew for every request.
-            .header_read_timeout(None::<Duration>)
-            .max_buf_size(MAX_HEAD_LEN)
-            .max_headers(MAX_FIELDS)
+        let mut connection = http1_builder()
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
         if is_stopping {
@@ -151,15 +146,16 @@ async fn serve_http1<C: Clock + 'static>(
             break Ok(());
         };
         (stream, service) = (parts.io.into_inner(), parts.service);
+        let has_begun = !parts.read_buf.is_empty();
         if action == IdleAction::Close {
             // A client that has begun a head waits for a response.
-            if !parts.read_buf.is_empty() && !timer.has_unsent() {
+            if has_begun && !timer.has_unsent() {
                 log_refused(&shared, &peer, StatusCode::REQUEST_TIMEOUT);
                 send_head_timeout(&mut stream).await;
             }
             break Ok(());
         }
-        if !parts.read_buf.is_empty() {
+        if has_begun {
             stream.unread(parts.read_buf);
             continue;
         }
@@ -177,6 +173,16 @@ async fn serve_http1<C: Clock + 'static>(
     if let Some(tunnel) = tunnel.take() {
         tunnel.await;
     }
+}
+
+fn http1_builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    // The timer of hyper is made anew for every request.
+    builder
+        .header_read_timeout(None::<Duration>)
+        .max_buf_size(MAX_HEAD_LEN)
+        .max_headers(MAX_FIELDS);
+    builder
 }
 
 /// Sends 408 and the end of the stream. A client that has left gets nothing.

@@ -1,10 +1,10 @@
 //! Connections that have given up their buffers serve the next request, however its bytes arrive.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tollgate_server::gateway::GatewayLimits;
 use tollgate_testkit::allocation::held_bytes;
 
