@@ -15,7 +15,10 @@ use crate::{
 };
 
 /// The budget of CI from a cold checkout on two cores. Longer than this and people stop running it.
-const LIMIT: Duration = Duration::from_secs(35 * 60);
+const BUDGET: Duration = Duration::from_secs(35 * 60);
+
+/// Beyond this a run fails. Above the budget, because a slower machine must not make a tree fail in which everything works.
+const LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// The package whose examples people copy.
 const FACADE: &str = "tollgate";
@@ -42,7 +45,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         reason = "times the developer's own wait; no product code runs on it"
     )]
     let began = std::time::Instant::now();
-    steps::run_all(steps, LIMIT, || began.elapsed())
+    steps::run_all(steps, LIMIT, || began.elapsed())?;
+    if began.elapsed() > BUDGET {
+        println!(
+            "This took longer than the {} minutes that are its budget.",
+            BUDGET.as_secs() / 60
+        );
+    }
+    Ok(())
 }
 
 /// What to run between two edits.

@@ -12,7 +12,7 @@ use crate::output::CommandError;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// What to call, for example https://api.example.com/items
+    /// The URL to call, with http:// or https://
     #[arg(value_name = "URL")]
     pub(super) url: String,
     /// The method; POST if there is a body, otherwise GET
