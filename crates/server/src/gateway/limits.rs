@@ -47,7 +47,7 @@ impl Default for GatewayLimits {
         Self {
             listener: ListenerLimits::default(),
             header_timeout: Duration::from_secs(30),
-            park_after: Duration::from_secs(1),
+            park_after: Duration::from_millis(250),
             body_timeout: Duration::from_secs(30),
             max_concurrent_streams: 128,
         }
