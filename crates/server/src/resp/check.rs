@@ -124,9 +124,7 @@ impl<'a> CheckCommand<'a> {
     /// All attributes, in the order of the command.
     pub fn attributes(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let AttributePairs { command, first } = self.attributes;
-        (first..command.len())
-            .step_by(2)
-            .map(move |at| (command.argument(at), command.argument(at.saturating_add(1))))
+        command.pairs_from(first)
     }
 
     /// The same command with its own bytes.

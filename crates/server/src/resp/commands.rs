@@ -102,21 +102,22 @@ pub(super) fn run<'s, C: Clock>(
     pipeline: &mut Pipeline<'s>,
     out: &mut Vec<u8>,
 ) -> CommandFlow {
-    // Throttle commands are the most frequent, so they come before names are normalised.
+    // Commands that decide are the most frequent, so they come before names are normalised.
     if let Some(family) = throttle_family(command.argument(0)).filter(|_| session.is_authenticated)
     {
         throttle_commands::run(&server.throttle, family, command, session, pipeline, out);
         return CommandFlow::Continue;
     }
+    let checker = server.checker.as_deref();
+    if let Some(is_acquire) =
+        check_command(command.argument(0)).filter(|_| session.is_authenticated)
+    {
+        check::run(checker, command, is_acquire, session, pipeline, out);
+        return CommandFlow::Continue;
+    }
     let mut upper = [0; MAX_NAME_LEN];
     let name = upper_case(command.argument(0), &mut upper);
-    let checker = server.checker.as_deref();
     match name {
-        b"TG.CHECK" | b"TG.ACQUIRE" if session.is_authenticated => {
-            let is_acquire = name == b"TG.ACQUIRE";
-            check::run(checker, command, is_acquire, session, pipeline, out);
-            CommandFlow::Continue
-        }
         b"TG.RELEASE" | b"TG.RENEW" if session.is_authenticated => {
             let report = match name {
                 b"TG.RELEASE" => TicketAction::Release,
@@ -197,8 +198,23 @@ fn throttle_family(name: &[u8]) -> Option<ThrottleFamily> {
         4 => (b"GCRA", ThrottleFamily::Gcra),
         _ => return None,
     };
-    // Clients send a name as it is documented, and comparing that takes two instructions instead of two for each byte.
-    (name == known || name.eq_ignore_ascii_case(known)).then_some(family)
+    is_command(name, known).then_some(family)
+}
+
+/// Whether a command that the policy decides acquires leases: `TG.CHECK` does not, `TG.ACQUIRE` does.
+fn check_command(name: &[u8]) -> Option<bool> {
+    let (known, is_acquire): (&[u8], _) = match name.len() {
+        8 => (b"TG.CHECK", false),
+        10 => (b"TG.ACQUIRE", true),
+        _ => return None,
+    };
+    is_command(name, known).then_some(is_acquire)
+}
+
+/// Clients send a name as it is documented, and comparing that takes two instructions instead of two for each byte.
+#[inline]
+fn is_command(name: &[u8], known: &[u8]) -> bool {
+    name == known || name.eq_ignore_ascii_case(known)
 }
 
 /// Replies that the number of arguments is wrong.

@@ -177,6 +177,26 @@ impl<'a> RespCommand<'a> {
         }
     }
 
+    /// The arguments from this index on, two at a time. A last one without a partner is left out.
+    pub(super) fn pairs_from(
+        &self,
+        first: usize,
+    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let Self { bytes, spans } = *self;
+        let at = move |(start, end): (u32, u32)| {
+            let place = index_of(start)..index_of(end);
+            bytes.get(place).unwrap_or_default()
+        };
+        let (pairs, _) = spans
+            .spans
+            .get(first..spans.len)
+            .unwrap_or_default()
+            .as_chunks();
+        pairs
+            .iter()
+            .map(move |[name, value]| (at(*name), at(*value)))
+    }
+
     /// The arguments from this index on.
     pub fn arguments_from(
         &self,
