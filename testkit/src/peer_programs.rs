@@ -19,7 +19,7 @@ pub fn file(peer: &str, path: &str) -> PathBuf {
     file
 }
 
-/// A program of the distribution's, wherever it puts programs.
+/// A program of the distribution's, wherever it puts programs, or a file of its with the whole path.
 ///
 /// # Panics
 /// It is not there. The message is the command that brings it.
@@ -40,7 +40,7 @@ pub fn program(name: &str) -> PathBuf {
 )]
 fn missing(peer: &str) -> ! {
     panic!(
-        "{peer} is not installed. This installs it and runs the tests that need it:\n    \
-         cargo xtask test --peers"
+        "{peer} is not installed. The first command installs what all tests need, the second what tests in `with_peers` need:\n    \
+         cargo xtask peers\n    cargo xtask test --peers"
     )
 }

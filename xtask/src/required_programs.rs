@@ -8,6 +8,7 @@ use crate::process;
 
 /// A program that a test runs.
 pub(crate) struct RequiredProgram {
+    /// Its name, or the whole path of a file that is no program, such as a module.
     pub(crate) program: &'static str,
     pub(crate) debian_package: &'static str,
     pub(crate) why: &'static str,
@@ -56,9 +57,14 @@ pub(crate) const REQUIRED_PROGRAMS: &[RequiredProgram] = &[
         why: "the endpoint for its auth_request is tested behind a real one",
     },
     RequiredProgram {
+        program: "/usr/lib/nginx/modules/ngx_stream_module.so",
+        debian_package: "libnginx-mod-stream",
+        why: "nginx sends the PROXY protocol to the gateway with it",
+    },
+    RequiredProgram {
         program: "haproxy",
         debian_package: "haproxy",
-        why: "`tollgate call` obeys its limit",
+        why: "`tollgate call` obeys its limit, and it sends the PROXY protocol to the gateway",
     },
     RequiredProgram {
         program: "systemd-analyze",

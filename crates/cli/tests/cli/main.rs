@@ -24,6 +24,7 @@ mod load;
 mod operators;
 mod packaging;
 mod policy_tests;
+mod proxy_protocol;
 mod running;
 mod scenarios;
 mod serve;

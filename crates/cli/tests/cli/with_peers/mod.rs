@@ -7,17 +7,16 @@ mod client;
 pub(crate) mod gateways;
 mod go_client;
 mod k6;
-mod proxy_protocol;
 mod redis_clients;
 mod schemathesis;
 mod server;
 mod slow_clients;
-mod upstream;
+pub(crate) mod upstream;
 
 use std::process::{Command, Stdio};
 
 /// The stdout of a program, which must succeed.
-fn output(command: &mut Command) -> String {
+pub(crate) fn output(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);

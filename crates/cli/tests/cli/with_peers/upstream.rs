@@ -9,13 +9,13 @@ use std::thread;
 use super::client::DEADLINE;
 
 /// A running upstream. It answers until the test process ends.
-pub(super) struct Upstream {
-    pub(super) address: SocketAddr,
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
     answered: Arc<AtomicUsize>,
 }
 
 impl Upstream {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let answered = Arc::new(AtomicUsize::new(0));
@@ -30,7 +30,7 @@ impl Upstream {
     }
 
     /// How many requests it has answered.
-    pub(super) fn answered(&self) -> usize {
+    pub(crate) fn answered(&self) -> usize {
         self.answered.load(Ordering::SeqCst)
     }
 }

@@ -1,17 +1,20 @@
-//! The gateway behind a TCP load balancer: HAProxy sends the PROXY protocol, and the client's address is limited.
+//! The gateway behind TCP load balancers: HAProxy and nginx send the PROXY protocol, and the client's address is limited.
 
 use std::net::SocketAddr;
 use std::process::Command;
 
+use tollgate_testkit::nginx::{LISTEN, Nginx};
 use tollgate_testkit::peer_programs;
 use tollgate_testkit::process::{Process, TempFolder, on_a_free_port};
 
-use super::output;
-use super::upstream::Upstream;
 use crate::harness::tollgate;
 use crate::serve::{PolicyFile, ServerProcess};
+use crate::with_peers::output;
+use crate::with_peers::upstream::Upstream;
 
 const POLICY: &str = "limits: [{ name: per-address, key: ip, rate: 1/h }]";
+/// Where Debian's package `libnginx-mod-stream` puts it.
+const NGINX_STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 /// What curl says if the server closes the connection.
 const CLOSED: &str = "000";
 
@@ -45,6 +48,16 @@ fn balance(directive: &str, gateway: SocketAddr) -> (Process, SocketAddr) {
         process.until("a listener", || std::net::TcpStream::connect(address).ok())?;
         Ok((process, address))
     })
+}
+
+/// nginx before a gateway. It forwards TCP and sends version 1, the only one that it knows.
+fn balance_with_nginx(gateway: SocketAddr) -> Nginx {
+    let module = peer_programs::program(NGINX_STREAM_MODULE);
+    Nginx::running(&format!(
+        "load_module {};\nerror_log stderr notice;\nevents {{}}\n\
+         stream {{ server {{ listen {LISTEN}; proxy_pass {gateway}; proxy_protocol on; }} }}\n",
+        module.display()
+    ))
 }
 
 /// The status that curl gets from this local address.
@@ -86,6 +99,22 @@ fn the_address_that_haproxy_sends_is_limited_in_both_versions() {
 }
 
 #[test]
+fn the_address_that_nginx_sends_is_limited() {
+    let upstream = Upstream::start();
+    let policy = PolicyFile::new("proxied-by-nginx", POLICY);
+    let (_server, gateway) = serve("127.0.0.1", &upstream, &policy);
+    let nginx = balance_with_nginx(gateway);
+    for (client, expected) in [
+        ("127.0.0.2", "200"),
+        ("127.0.0.2", "429"),
+        ("127.0.0.3", "200"),
+    ] {
+        assert_eq!(status(client, nginx.address(), &[]), expected, "{client}");
+    }
+    assert_eq!(upstream.answered(), 2);
+}
+
+#[test]
 fn a_balancer_that_is_not_trusted_is_refused() {
     let upstream = Upstream::start();
     let policy = PolicyFile::new("not-trusted", POLICY);
@@ -94,5 +123,7 @@ fn a_balancer_that_is_not_trusted_is_refused() {
         let (_haproxy, balancer) = balance(directive, gateway);
         assert_eq!(status("127.0.0.2", balancer, &[]), CLOSED, "{directive}");
     }
+    let nginx = balance_with_nginx(gateway);
+    assert_eq!(status("127.0.0.2", nginx.address(), &[]), CLOSED, "nginx");
     assert_eq!(upstream.answered(), 0);
 }
