@@ -2,12 +2,22 @@
 //!
 //! Must not know: dialects, how fields are rendered.
 
+use std::cell::RefCell;
+
 use bytes::Bytes;
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue};
 use tollgate_service::{HeaderFields, Merge, copy_to_shared};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Lists of fields that a thread keeps for its next requests. More are in use only while more of its requests wait for a handler.
+const MAX_SPARE_LISTS: usize = 32;
+
+thread_local! {
+    /// Empty lists whose memory is used again, because a list for each response would be an allocation for each.
+    static SPARE_LISTS: RefCell<Vec<Vec<ResponseField>>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Rendered header fields. Small, because they are moved with the request's future several times.
 #[derive(Debug, Default)]
@@ -47,12 +57,33 @@ impl FieldNames {
         {
             return Self::Draft11(policy.value.len());
         }
-        let others = fields.fields().map(|field| ResponseField {
+        let mut others = SPARE_LISTS.with_borrow_mut(Vec::pop).unwrap_or_default();
+        others.extend(fields.fields().map(|field| ResponseField {
             name: field.name,
             value_len: field.value.len(),
             merge: field.merge,
+        }));
+        Self::Others(others)
+    }
+}
+
+impl Drop for FieldNames {
+    /// Keeps the memory of a list, also if the request is cancelled.
+    fn drop(&mut self) {
+        let Self::Others(list) = self else { return };
+        if list.capacity() == 0 {
+            return;
+        }
+        let mut list = std::mem::take(list);
+        list.clear();
+        // A thread that ends has no spare lists any more.
+        let _is_ending = SPARE_LISTS.try_with(|spare| {
+            if let Ok(mut spare) = spare.try_borrow_mut()
+                && spare.len() < MAX_SPARE_LISTS
+            {
+                spare.push(list);
+            }
         });
-        Self::Others(others.collect())
     }
 }
 
@@ -68,9 +99,9 @@ impl ResponseFields {
     /// Adds the fields to a response. A field that the response has is not replaced: list fields get another line, others stay.
     pub(crate) fn merge_into(self, headers: &mut HeaderMap) {
         let mut values = self.values;
-        match self.names {
+        match &self.names {
             FieldNames::Draft11(policy_len) => {
-                let policy = values.split_to(policy_len.min(values.len()));
+                let policy = values.split_to((*policy_len).min(values.len()));
                 add(headers, RATELIMIT_POLICY, policy, Merge::Append);
                 add(headers, RATELIMIT, values, Merge::Append);
             }
