@@ -5,7 +5,9 @@
 //! [`enter_overload`](RateLimitService::enter_overload) after they admitted. Must not know: sockets, header fields.
 
 mod control;
+mod fleet_usage;
 mod permit;
+mod process_cpu;
 mod shed_counters;
 mod status;
 mod targets;
@@ -13,8 +15,9 @@ mod targets;
 mod tests;
 
 pub use control::OverloadControl;
+use control::ProcessSignals;
 pub use permit::{OverloadPermit, OverloadWait};
-pub use status::{OverloadStatus, OverloadTargetStatus, ShedCount};
+pub use status::{FleetUsageStatus, OverloadStatus, OverloadTargetStatus, ShedCount};
 pub use targets::OverloadTargets;
 pub use tollgate_policy::model::ShedMechanism;
 
@@ -106,11 +109,12 @@ impl<C: Clock> RateLimitService<C> {
             tenant: TENANT_HASHER.hash_one(request.ip()),
             overload,
         };
-        let lateness = Nanos::from_micros(self.saturation().late_micros());
+        let signals = ProcessSignals {
+            runtime_delay: Nanos::from_micros(self.saturation().late_micros()),
+            cpu: self.overload.cpu().share().unwrap_or(0.0),
+        };
         let classes = priorities.names().len();
-        ticket
-            .target
-            .check(self.now(), &ticket, classes, lateness)?;
+        ticket.target.check(self.now(), &ticket, classes, signals)?;
         Ok(Some(ticket))
     }
 
@@ -142,6 +146,7 @@ impl<C: Clock> RateLimitService<C> {
     pub fn overload_status(&self) -> Option<OverloadStatus> {
         let generation = self.engine().generation();
         let (priorities, overload) = generation.overload()?;
-        Some(self.overload.status(priorities.names(), overload))
+        let names = priorities.names();
+        Some(self.overload.status(self.now(), names, overload))
     }
 }
