@@ -326,6 +326,7 @@ mod tests {
             "class",
             "mechanism",
             "mode",
+            "importance",
         ];
         for label in FAMILIES.iter().flat_map(|family| family.labels) {
             assert!(known.contains(label), "{label}: who chooses its values?");

@@ -13,6 +13,7 @@ use tollgate_overload::{
 use tollgate_policy::model::{Mode, ShedMechanism};
 
 use super::permit::{OverloadPermit, OverloadWait};
+use super::retries::TargetRetries;
 use super::shed_counters::ShedCounters;
 use super::status::{FleetUsageStatus, OverloadTargetStatus};
 use super::{OverloadEntry, OverloadTicket, Shed};
@@ -43,6 +44,7 @@ struct ControlState {
     others: u32,
     /// What the peers of a fleet reported last.
     peers: Option<PeerUsage>,
+    retries: TargetRetries,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,14 @@ impl OverloadControl {
         state.advance(now, classes, signals);
         let has_mode = |mode| mode != Mode::Off;
         let sheds = [
+            (
+                ShedMechanism::Retries,
+                overload.retries,
+                has_mode(overload.retries)
+                    && state
+                        .retries
+                        .is_above_budget(ticket.attempt, overload.retry_share),
+            ),
             (
                 ShedMechanism::Utilization,
                 overload.utilization,
@@ -267,6 +277,7 @@ impl ControlState {
             critical: 0,
             others: 0,
             peers: None,
+            retries: TargetRetries::default(),
         }
     }
 

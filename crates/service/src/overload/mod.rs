@@ -8,6 +8,7 @@ mod control;
 mod fleet_usage;
 mod permit;
 mod process_cpu;
+mod retries;
 mod shed_counters;
 mod status;
 mod targets;
@@ -28,12 +29,13 @@ use tollgate_core::Nanos;
 use tollgate_engine::DenialReason;
 use tollgate_overload::PriorityClass;
 use tollgate_policy::attributes::Attributes;
-use tollgate_policy::model::OverloadSpec;
+use tollgate_policy::model::{Mode, OverloadSpec};
 use tollgate_store::Clock;
 
 use crate::decision::Refusal;
 use crate::open_request::OpenRequest;
 use crate::service::RateLimitService;
+use retries::Attempt;
 
 /// Keys the hashes of tenants, so that nobody can choose the queues of another.
 static TENANT_HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -56,6 +58,8 @@ impl Shed {
             ShedMechanism::Concurrency | ShedMechanism::Reserve => Nanos::SECOND,
             // It lets a class back slowly.
             ShedMechanism::Utilization => Nanos::from_secs(5),
+            // It is a retry already.
+            ShedMechanism::Retries => Nanos::from_secs(5),
         };
         Refusal {
             status: 503,
@@ -71,6 +75,7 @@ pub struct OverloadTicket {
     target: Arc<OverloadControl>,
     class: PriorityClass,
     tenant: u64,
+    attempt: Attempt,
     overload: OverloadSpec,
 }
 
@@ -107,6 +112,10 @@ impl<C: Clock> RateLimitService<C> {
             target: target().unwrap_or_else(|| Arc::clone(self.overload.unnamed())),
             class: class.unwrap_or(PriorityClass::CRITICAL),
             tenant: TENANT_HASHER.hash_one(request.ip()),
+            attempt: match overload.retries {
+                Mode::Off => Attempt::Unknown,
+                Mode::Enforce | Mode::Shadow => self.attempt(priorities.retries(), request),
+            },
             overload,
         };
         let signals = ProcessSignals {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_overload::{Completion, PriorityClass};
-use tollgate_policy::model::{Mode, OverloadSpec};
+use tollgate_policy::model::{Mode, OverloadSpec, Percent};
 use tollgate_store::register::{NodeUsage, TargetUsage};
 
 use super::control::{OverloadControl, ProcessSignals};
 use super::fleet_usage::ReportedUsage;
+use super::retries::Attempt;
 use super::targets::MAX_TARGETS;
 use super::{OverloadEntry, OverloadTargets, OverloadTicket, ShedMechanism};
 use crate::secret::Secret;
@@ -20,6 +21,7 @@ fn ticket(class: usize, overload: OverloadSpec) -> OverloadTicket {
         target: Arc::default(),
         class: PriorityClass::new(class).unwrap(),
         tenant: 1,
+        attempt: Attempt::Unknown,
         overload,
     }
 }
@@ -148,11 +150,11 @@ fn processor_time_near_its_quota_sheds_the_last_class_and_holds_below() {
     let names = [Box::from("critical"), Box::from("default")];
     let percent = || control.status(START, &names, "", "").unwrap().shed_percent[1].1;
     for tenth in 0..=30 {
-        drop(check(100 * tenth, 0.95));
+        let _admitted_or_shed = check(100 * tenth, 0.95);
     }
     assert_eq!(percent(), 58);
     for tenth in 31..=90 {
-        drop(check(100 * tenth, 0.8));
+        let _admitted_or_shed = check(100 * tenth, 0.8);
     }
     assert_eq!(percent(), 58, "between the thresholds it holds");
     let utilization = control.status(START, &names, "", "").unwrap().utilization;
@@ -217,6 +219,65 @@ fn the_reserve_counts_the_usage_of_the_fleet_while_it_is_recent() {
     targets.set_peers(secret, &ReportedUsage::new(&own, &[], at(now + 9_000)));
     let status = targets.status(at(now), &[Box::from("default")], spec);
     assert_eq!(status.targets[0].fleet, None);
+}
+
+#[test]
+fn retries_above_their_share_of_first_tries_are_shed_and_unknown_clients_do_not_count() {
+    let targets = OverloadTargets::default();
+    let control = targets.unnamed();
+    let check = |attempt, retries, hundredths| {
+        let spec = OverloadSpec {
+            retries,
+            retry_share: Percent::from_hundredths(hundredths),
+            ..OverloadSpec::default()
+        };
+        let ticket = OverloadTicket {
+            attempt,
+            ..ticket(0, spec)
+        };
+        control.check(at(0), &ticket, 1, ProcessSignals::default())
+    };
+    let admitted = |attempt, mode| {
+        let checks = (0..1_000).filter(|_| check(attempt, mode, 1_000).is_ok());
+        checks.count()
+    };
+    assert_eq!(admitted(Attempt::Retry, Mode::Off), 1_000);
+    assert_eq!(admitted(Attempt::Unknown, Mode::Enforce), 1_000);
+    assert_eq!(
+        admitted(Attempt::Retry, Mode::Enforce),
+        10,
+        "what is saved at first"
+    );
+    assert_eq!(
+        admitted(Attempt::Unknown, Mode::Enforce),
+        1_000,
+        "earn nothing"
+    );
+    assert_eq!(admitted(Attempt::Retry, Mode::Enforce), 0);
+    for _ in 0..50 {
+        check(Attempt::First, Mode::Enforce, 1_000).unwrap();
+    }
+    assert_eq!(admitted(Attempt::Retry, Mode::Enforce), 5, "a tenth of 50");
+    let shed = check(Attempt::Retry, Mode::Enforce, 1_000).unwrap_err();
+    assert_eq!(shed.mechanism, ShedMechanism::Retries);
+    assert_eq!(shed.refusal().status, 503);
+    assert_eq!(
+        admitted(Attempt::Retry, Mode::Shadow),
+        1_000,
+        "only counted"
+    );
+    let status = targets.status(START, &[Box::from("default")], OverloadSpec::default());
+    let count = status
+        .shed
+        .iter()
+        .find(|count| count.mechanism == ShedMechanism::Retries);
+    let count = count.unwrap();
+    assert_eq!(
+        (count.enforced, count.shadow),
+        (990 + 1_000 + 995 + 1, 1_000)
+    );
+    // A reload with another share begins with a new budget.
+    assert!(check(Attempt::Retry, Mode::Enforce, 2_000).is_ok());
 }
 
 #[tokio::test(start_paused = true)]

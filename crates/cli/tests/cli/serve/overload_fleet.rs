@@ -16,23 +16,33 @@ use crate::operators::{ask, get, started};
 
 const POLICY: &str = "
 priorities:
-  - { name: critical, match: { path: { in: [/pay, /pay/held] } } }
+  - { name: critical, match: { path: [/pay, /pay/held] } }
   - { name: default }
 overload: { reserve: enforce }
 limits: none
 ";
-/// Requests of one wave: above the first concurrency limit, so that it is measured.
-const WAVE: usize = 80;
+/// Clients that keep a node busy while its capacity is measured, above the first concurrency limit, and the requests of each.
+const CLIENTS: usize = 80;
+const REQUESTS: usize = 20;
+/// While capacities are measured, a request ends when so many others have arrived after it.
+const DEPTH: usize = 64;
 
-/// An upstream that holds the requests of a wave until the test lets them go, and answers other requests at once.
+/// An upstream that holds requests, and answers those to other paths at once.
 #[derive(Default)]
-struct WaveUpstream {
-    /// The requests that are held, and the number of waves that were let go.
-    state: Mutex<(usize, u64)>,
+struct HoldingUpstream {
+    state: Mutex<HeldState>,
     changed: Condvar,
 }
 
-impl WaveUpstream {
+#[derive(Default)]
+struct HeldState {
+    arrived: usize,
+    /// The requests up to this number may end.
+    released: usize,
+    is_measured: bool,
+}
+
+impl HoldingUpstream {
     fn start() -> (Arc<Self>, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -47,14 +57,33 @@ impl WaveUpstream {
         (upstream, address)
     }
 
-    fn held(&self) -> usize {
-        self.state.lock().unwrap().0
+    fn arrived(&self) -> usize {
+        self.state.lock().unwrap().arrived
     }
 
-    fn let_go(&self) {
+    fn release(&self) {
         let mut state = self.state.lock().unwrap();
-        *state = (0, state.1 + 1);
+        state.released = state.arrived;
         self.changed.notify_all();
+    }
+
+    fn set_measured(&self) {
+        self.state.lock().unwrap().is_measured = true;
+    }
+
+    /// Waits until this request may end.
+    fn hold(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.arrived += 1;
+        let number = state.arrived;
+        if !state.is_measured {
+            state.released = state.released.max(number.saturating_sub(DEPTH));
+        }
+        self.changed.notify_all();
+        drop(
+            self.changed
+                .wait_while(state, |state| state.released < number),
+        );
     }
 
     fn serve(&self, stream: TcpStream) {
@@ -67,10 +96,7 @@ impl WaveUpstream {
                 continue;
             }
             if std::mem::take(&mut is_held) {
-                let mut state = self.state.lock().unwrap();
-                state.0 += 1;
-                let wave = state.1;
-                drop(self.changed.wait_while(state, |state| state.1 == wave));
+                self.hold();
             }
             let response = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
             if stream.write_all(response).is_err() {
@@ -111,16 +137,7 @@ impl FleetGateway {
 
     fn send(&self, path: &'static str) -> JoinHandle<String> {
         let gateway = self.gateway;
-        thread::spawn(move || {
-            let mut stream = TcpStream::connect(gateway).unwrap();
-            stream.set_read_timeout(Some(DEADLINE)).unwrap();
-            let request =
-                format!("GET {path} HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n\r\n");
-            stream.write_all(request.as_bytes()).unwrap();
-            let mut response = String::new();
-            stream.read_to_string(&mut response).unwrap();
-            response
-        })
+        thread::spawn(move || exchange(gateway, path))
     }
 
     fn status(&self, path: &'static str) -> String {
@@ -129,33 +146,67 @@ impl FleetGateway {
     }
 
     /// Holds so many critical requests in the upstream.
-    fn hold(&self, upstream: &WaveUpstream, count: usize) -> Vec<JoinHandle<String>> {
-        let before = upstream.held();
+    fn hold(&self, upstream: &HoldingUpstream, count: usize) -> Vec<JoinHandle<String>> {
+        let before = upstream.arrived();
         let requests = (0..count).map(|_| self.send("/pay/held")).collect();
-        until("the wave arrives", || upstream.held() == before + count);
+        until("they arrive", || upstream.arrived() == before + count);
         requests
     }
+
+    /// Keeps the node busy without a pause, so that it measures its capacity.
+    fn measure(&self, upstream: &HoldingUpstream) {
+        let (before, gateway) = (upstream.arrived(), self.gateway);
+        let client = |_| {
+            thread::spawn(move || {
+                for _ in 0..REQUESTS {
+                    exchange(gateway, "/pay/held");
+                }
+            })
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(client).collect();
+        until("all requests arrive", || {
+            upstream.arrived() == before + CLIENTS * REQUESTS || {
+                // The last ones have nobody after them.
+                if upstream.arrived() > before + CLIENTS * (REQUESTS - 1) {
+                    upstream.release();
+                }
+                false
+            }
+        });
+        upstream.release();
+        for client in clients {
+            client.join().unwrap();
+        }
+    }
+}
+
+/// Sends a request on a connection of its own.
+fn exchange(gateway: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(gateway).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 #[test]
 fn critical_requests_on_one_node_take_room_on_all_and_without_redis_each_decides_alone() {
     let mut redis = RedisNode::start(ServerProgram::Redis, &[]);
-    let (upstream, address) = WaveUpstream::start();
+    let (upstream, address) = HoldingUpstream::start();
     let policy = PolicyFile::new("overload-fleet", POLICY);
     let start = || FleetGateway::start(&redis.url(), address, &policy);
     let nodes = [start(), start(), start()];
     let [one, two, _] = &nodes;
     // Every node measures what the upstream can do at a time.
     until("all nodes report their capacity to all", || {
-        for node in &nodes {
-            let wave = node.hold(&upstream, WAVE);
-            upstream.let_go();
-            for response in wave {
-                response.join().unwrap();
-            }
+        for node in nodes.iter().filter(|node| node.fleet()["nodes"] != 3) {
+            node.measure(&upstream);
         }
         nodes.iter().all(|node| node.fleet()["nodes"] == 3)
     });
+    upstream.set_measured();
     assert_eq!(two.status("/other"), "200");
 
     // Critical requests above the capacity of the fleet, all on the first node.
@@ -193,7 +244,7 @@ fn critical_requests_on_one_node_take_room_on_all_and_without_redis_each_decides
     redis.restart();
     until("the nodes report again", || two.status("/other") == "503");
 
-    upstream.let_go();
+    upstream.release();
     for response in held {
         assert!(response.join().unwrap().starts_with("HTTP/1.1 200 "));
     }
