@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
+use tollgate_core::Nanos;
 use tollgate_engine::control::{
     Attribution, OperatorError, RegisterChanges, Switch, SyncOutcome, WakeCallback,
 };
@@ -16,7 +17,7 @@ use tollgate_service::reload::{ReloadHandle, ReloadStatus, Reloader};
 use tollgate_service::state::ProcessState;
 use tollgate_service::{InvalidService, RateLimitService};
 use tollgate_store::Clock;
-use tollgate_store::register::RegisterSnapshot;
+use tollgate_store::register::{NodeUsage, RegisterSnapshot};
 
 use crate::config::{EnvoyPolicy, LoadOptions, Modes};
 use crate::engine::{EnvoyEngine, EnvoyReloader, SharedStore};
@@ -284,6 +285,14 @@ impl<C: Clock + 'static> LocalNode for EnvoyService<C> {
 
     fn totals(&self) -> NodeTotals {
         self.service.totals()
+    }
+
+    fn usage(&self, most: usize) -> NodeUsage {
+        self.service.usage(most)
+    }
+
+    fn set_peer_usage(&self, own: &NodeUsage, peers: &[&NodeUsage], ttl: Nanos) {
+        LocalNode::set_peer_usage(&*self.service, own, peers, ttl);
     }
 
     fn set_fleet_size(&self, nodes: NonZeroU32) {

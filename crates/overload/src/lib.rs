@@ -2,7 +2,8 @@
 //!
 //! [`AdaptiveLimit`] finds the concurrency limit of an upstream from its throughput, latency and requests in flight.
 //! [`PriorityQueue`] holds requests above the limit for a bounded time. [`ConcurrencyGate`] is both together.
-//! [`UtilizationShedder`] and [`ReservedShare`] shed classes of low priority, [`RetryBudget`] bounds retries and [`CreditPool`]
+//! [`UtilizationShedder`] and [`ReservedShare`] shed classes of low priority, by the usage of a whole fleet with [`PeerUsage`],
+//! [`RetryBudget`] bounds retries and [`CreditPool`]
 //! divides spare room among clients.
 //!
 //! Time is handed in as a [`Timestamp`](tollgate_core::Timestamp). Must not know: clocks, locks around a state machine, HTTP,
@@ -13,6 +14,7 @@
 mod adaptive_limit;
 mod concurrency_gate;
 mod credit_pool;
+mod fleet_usage;
 mod priority_class;
 mod priority_queue;
 mod reserved_share;
@@ -22,6 +24,7 @@ mod utilization_shedder;
 pub use adaptive_limit::{AdaptiveLimit, Completion, MAX_LIMIT};
 pub use concurrency_gate::{ConcurrencyGate, GateOutcome, QueueOccupancy};
 pub use credit_pool::CreditPool;
+pub use fleet_usage::{PeerUsage, Usage};
 pub use priority_class::{MAX_CLASSES, PriorityClass};
 pub use priority_queue::{PriorityQueue, PushOutcome};
 pub use reserved_share::ReservedShare;

@@ -48,8 +48,9 @@ pub use metrics::{DegradationCause, Metrics, RequestOutcome, Transport};
 pub use open_request::OpenRequest;
 pub use operator::OperatorActionError;
 pub use overload::{
-    OverloadControl, OverloadEntry, OverloadPermit, OverloadStatus, OverloadTargetStatus,
-    OverloadTargets, OverloadTicket, OverloadWait, Shed, ShedCount, ShedMechanism,
+    FleetUsageStatus, OverloadControl, OverloadEntry, OverloadPermit, OverloadStatus,
+    OverloadTargetStatus, OverloadTargets, OverloadTicket, OverloadWait, Shed, ShedCount,
+    ShedMechanism,
 };
 pub use panic_guard::catch_panic;
 pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};

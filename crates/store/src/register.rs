@@ -4,6 +4,7 @@
 //! matter. Must not know: where it is stored, what entries mean.
 
 mod fleet_name;
+mod node_usage;
 
 use std::fmt;
 use std::future::Future;
@@ -14,6 +15,7 @@ use tollgate_core::Nanos;
 use crate::store_error::{StoreError, StoreErrorKind};
 
 pub use fleet_name::{FleetName, InvalidFleetName};
+pub use node_usage::{MAX_USAGE_TARGETS, NodeUsage, TargetUsage};
 
 /// The largest number of nodes. Further nodes are refused until one leaves.
 pub const MAX_NODES: usize = 1_024;
@@ -79,11 +81,14 @@ pub struct Heartbeat {
     pub version: Box<str>,
     /// Its current load.
     pub load: NodeLoad,
+    /// How much its targets do, if it sheds by usage.
+    pub usage: NodeUsage,
     /// Proof that a holder of the fleet's secret sent it; `None` from versions that did not sign.
     pub seal: Option<HeartbeatSeal>,
 }
 
-/// The signature of a heartbeat. The load is not signed, because it changes no decision.
+/// The signature of a heartbeat. The load is not signed, because it changes no decision. The usage has its own code, because
+/// versions that do not know it check this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeartbeatSeal {
     /// Grows with every heartbeat of a node, so that an old heartbeat cannot be sent again.

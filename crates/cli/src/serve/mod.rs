@@ -224,6 +224,7 @@ async fn run(
     open_file_limit::raise_to_hard_limit(expected_connections(options));
     let mut measuring = JoinSet::new();
     measuring.spawn(Arc::clone(app.saturation()).measure_runtime_delay());
+    measuring.spawn(Arc::clone(app.service()).measure_process_cpu());
     measuring.spawn(Arc::clone(app.service()).log_memory_pressure());
     measuring.spawn(Arc::<RateLimitService<_>>::clone(app.service()).run_watchdog());
     announce_start(&app, options.policy_path(), &addresses);

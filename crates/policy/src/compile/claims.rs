@@ -30,6 +30,25 @@ pub(super) fn too_many_claims(policy: &Policy, claims: &[Box<str>]) -> Option<Di
     })
 }
 
+/// Reports a claim of retrying clients that no limit reads: a token is verified only for limits, so no client would count as
+/// authenticated.
+pub(super) fn unread_retry_client(policy: &Policy) -> Option<Diagnostic> {
+    let client = policy.retries.client.as_ref()?;
+    let is_read = |limit: &LimitRule| limit_attributes(limit).contains(&client.value);
+    let is_unread =
+        matches!(client.value, Attribute::Claim(_)) && !policy.limits.iter().any(is_read);
+    is_unread.then(|| {
+        Diagnostic::new(
+            client.location,
+            format!(
+                "`retry_client`: no limit reads `{}`, so no token would be verified",
+                client.value
+            ),
+            "add a limit with this claim as its `key`",
+        )
+    })
+}
+
 /// Whether each limit, in file order, has to wait for claims. That is a limit that reads a claim, and a limit that a claim can
 /// replace (in a group of which the narrowest applies) or switch off (by an exemption).
 pub(super) fn limits_that_wait(policy: &Policy) -> Vec<bool> {

@@ -62,9 +62,11 @@ pub(crate) fn compile_draft(
         divergence_threshold: policy.divergence_threshold,
         priorities: policy.priorities.clone(),
         overload: policy.overload.weakened(|_| policy.mode),
+        retries: policy.retries.clone(),
         ..RulesDraft::default()
     };
     diagnostics.extend(claims::too_many_claims(policy, &draft.claims));
+    diagnostics.extend(claims::unread_retry_client(policy));
     let waits = claims::limits_that_wait(policy);
     for (limit, waits) in policy.limits.iter().zip(waits) {
         match limit::compile(policy, limit, secret) {

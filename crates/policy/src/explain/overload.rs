@@ -62,6 +62,11 @@ pub(super) fn explain(policy: &Policy) -> Option<OverloadExplanation> {
                 "{} of the learned concurrency limit is kept for the first class",
                 spec.reserved_share
             ),
+            ShedMechanism::Retries => format!(
+                "retries of authenticated clients ({}) above {} of their first tries are shed",
+                policy.retries.client.as_ref().map_or_else(String::new, |client| client.value.to_string()),
+                spec.retry_share
+            ),
         },
     }
     };

@@ -24,7 +24,7 @@ pub use key::{KeyPart, OnMissing};
 #[expect(deprecated, reason = "kept for one release")]
 pub use matching::Network;
 pub use matching::{Condition, Glob, Match, Template, Test};
-pub use overload::{OverloadSpec, PriorityClassSpec, ShedMechanism};
+pub use overload::{OverloadSpec, PriorityClassSpec, RetrySource, ShedMechanism};
 pub use paths::{DuplicateRule, DuplicateSetting, PathCase, PathParameters, PathSettings};
 pub use quota::{
     Amount, Burst, ComputedRate, Period, QuotaDetails, QuotaOverride, QuotaSpec, RateSpec,
@@ -72,6 +72,8 @@ pub struct Policy {
     pub priorities: Vec<PriorityClassSpec>,
     /// `overload`: which mechanisms shed requests.
     pub overload: OverloadSpec,
+    /// How `overload` recognises retries.
+    pub retries: RetrySource,
 }
 
 impl Default for Policy {
@@ -93,6 +95,7 @@ impl Default for Policy {
             gateway: None,
             priorities: Vec::new(),
             overload: OverloadSpec::default(),
+            retries: RetrySource::default(),
         }
     }
 }

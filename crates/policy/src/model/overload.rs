@@ -3,6 +3,7 @@
 //! Must not know: how load is measured.
 
 use super::{Located, Match, Mode, Percent};
+use crate::attributes::Attribute;
 
 /// A priority class.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +28,18 @@ pub enum ShedMechanism {
     Utilization,
     /// The reserve of the first class.
     Reserve,
+    /// The retry budget.
+    Retries,
 }
 
 impl ShedMechanism {
     /// All of them, in the order of the metrics page.
-    pub const ALL: [Self; 3] = [Self::Concurrency, Self::Utilization, Self::Reserve];
+    pub const ALL: [Self; 4] = [
+        Self::Concurrency,
+        Self::Utilization,
+        Self::Reserve,
+        Self::Retries,
+    ];
 
     /// The field of `overload` that switches it.
     #[must_use]
@@ -40,6 +48,7 @@ impl ShedMechanism {
             Self::Concurrency => "adaptive_concurrency",
             Self::Utilization => "utilization",
             Self::Reserve => "reserve",
+            Self::Retries => "retries",
         }
     }
 
@@ -50,6 +59,7 @@ impl ShedMechanism {
             Self::Concurrency => "overload:adaptive_concurrency",
             Self::Utilization => "overload:utilization",
             Self::Reserve => "overload:reserve",
+            Self::Retries => "overload:retries",
         }
     }
 
@@ -60,6 +70,7 @@ impl ShedMechanism {
             Self::Concurrency => 0,
             Self::Utilization => 1,
             Self::Reserve => 2,
+            Self::Retries => 3,
         }
     }
 }
@@ -75,11 +86,18 @@ pub struct OverloadSpec {
     pub reserve: Mode,
     /// The share that `reserve` keeps.
     pub reserved_share: Percent,
+    /// Sheds retries above a share of the first tries.
+    pub retries: Mode,
+    /// That share.
+    pub retry_share: Percent,
 }
 
 impl OverloadSpec {
     /// The default of `reserved_share`: 20 %, the share that Stripe names.
     pub const RESERVED_SHARE: Percent = Percent::from_hundredths(2_000);
+
+    /// The default of `retry_share`: 10 %, the share of Google's clients.
+    pub const RETRY_SHARE: Percent = Percent::from_hundredths(1_000);
 
     /// The mode of a mechanism.
     #[must_use]
@@ -88,6 +106,7 @@ impl OverloadSpec {
             ShedMechanism::Concurrency => self.adaptive_concurrency,
             ShedMechanism::Utilization => self.utilization,
             ShedMechanism::Reserve => self.reserve,
+            ShedMechanism::Retries => self.retries,
         }
     }
 
@@ -99,7 +118,8 @@ impl OverloadSpec {
             adaptive_concurrency: weaker(ShedMechanism::Concurrency),
             utilization: weaker(ShedMechanism::Utilization),
             reserve: weaker(ShedMechanism::Reserve),
-            reserved_share: self.reserved_share,
+            retries: weaker(ShedMechanism::Retries),
+            ..self
         }
     }
 
@@ -107,8 +127,13 @@ impl OverloadSpec {
     #[must_use]
     pub const fn is_off(&self) -> bool {
         matches!(
-            (self.adaptive_concurrency, self.utilization, self.reserve),
-            (Mode::Off, Mode::Off, Mode::Off)
+            (
+                self.adaptive_concurrency,
+                self.utilization,
+                self.reserve,
+                self.retries
+            ),
+            (Mode::Off, Mode::Off, Mode::Off, Mode::Off)
         )
     }
 }
@@ -121,6 +146,31 @@ impl Default for OverloadSpec {
             utilization: Mode::Off,
             reserve: Mode::Off,
             reserved_share: Self::RESERVED_SHARE,
+            retries: Mode::Off,
+            retry_share: Self::RETRY_SHARE,
+        }
+    }
+}
+
+/// How retries are recognised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetrySource {
+    /// The header with the number of the attempt: more than 1 is a retry.
+    pub header: Attribute,
+    /// What an authenticated client has. The header of any other client is not read.
+    pub client: Option<Located<Attribute>>,
+}
+
+impl RetrySource {
+    /// The default of `retry_header`.
+    pub const HEADER: &str = "x-envoy-attempt-count";
+}
+
+impl Default for RetrySource {
+    fn default() -> Self {
+        Self {
+            header: Attribute::Header(Self::HEADER.into()),
+            client: None,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::policy::MODES;
 use crate::attributes::Attribute;
 use crate::compile::attributes_read::match_attributes;
 use crate::grammar;
-use crate::model::{Match, OverloadSpec, PriorityClassSpec};
+use crate::model::{Match, Mode, OverloadSpec, PriorityClassSpec, RetrySource};
 use crate::schema::definition_ref;
 use crate::source::{Located, SourceNode};
 
@@ -38,15 +38,15 @@ pub(crate) const PRIORITY: [Field<PriorityDraft>; 2] = [
 ];
 
 /// The fields of `overload`.
-pub(crate) const OVERLOAD: [Field<OverloadSpec>; 4] = [
+pub(crate) const OVERLOAD: [Field<OverloadDraft>; 8] = [
     Field::new(
         "adaptive_concurrency",
         FieldDefault::Value("off"),
         "The adaptive concurrency limit: it learns how many requests the work behind can do at a time. Requests above it wait a short time, by class, and are then shed. `enforce`, `shadow` or `off`.",
         || definition_ref("mode"),
-        |reader, node, name, spec| {
+        |reader, node, name, draft| {
             set_if_some(
-                &mut spec.adaptive_concurrency,
+                &mut draft.spec.adaptive_concurrency,
                 reader.keyword(node, name, &MODES),
             );
         },
@@ -54,19 +54,22 @@ pub(crate) const OVERLOAD: [Field<OverloadSpec>; 4] = [
     Field::new(
         "utilization",
         FieldDefault::Value("off"),
-        "Sheds classes from the last one while requests in flight or the delay of the runtime near saturation. `enforce`, `shadow` or `off`.",
+        "Sheds classes from the last one while requests in flight, the delay of the runtime or the processor time near saturation. `enforce`, `shadow` or `off`.",
         || definition_ref("mode"),
-        |reader, node, name, spec| {
-            set_if_some(&mut spec.utilization, reader.keyword(node, name, &MODES));
+        |reader, node, name, draft| {
+            set_if_some(
+                &mut draft.spec.utilization,
+                reader.keyword(node, name, &MODES),
+            );
         },
     ),
     Field::new(
         "reserve",
         FieldDefault::Value("off"),
-        "Keeps a share of the concurrency limit for the first class. `enforce`, `shadow` or `off`.",
+        "Keeps a share of the concurrency limit for the first class; in a fleet, of the limits of all nodes. `enforce`, `shadow` or `off`.",
         || definition_ref("mode"),
-        |reader, node, name, spec| {
-            set_if_some(&mut spec.reserve, reader.keyword(node, name, &MODES));
+        |reader, node, name, draft| {
+            set_if_some(&mut draft.spec.reserve, reader.keyword(node, name, &MODES));
         },
     ),
     Field::new(
@@ -74,12 +77,56 @@ pub(crate) const OVERLOAD: [Field<OverloadSpec>; 4] = [
         FieldDefault::Value("20%"),
         "The share that `reserve` keeps.",
         || definition_ref("percent"),
-        |reader, node, name, spec| {
+        |reader, node, name, draft| {
             let share = reader.parse(node, name, grammar::parse_percent);
-            set_if_some(&mut spec.reserved_share, share);
+            set_if_some(&mut draft.spec.reserved_share, share);
         },
     ),
+    Field::new(
+        "retries",
+        FieldDefault::Value("off"),
+        "Sheds retries of authenticated clients above a share of their first tries. Needs `retry_client`. `enforce`, `shadow` or `off`.",
+        || definition_ref("mode"),
+        |reader, node, name, draft| {
+            set_if_some(&mut draft.spec.retries, reader.keyword(node, name, &MODES));
+        },
+    ),
+    Field::new(
+        "retry_share",
+        FieldDefault::Value("10%"),
+        "The retries that `retries` admits, as a share of the first tries.",
+        || definition_ref("percent"),
+        |reader, node, name, draft| {
+            let share = reader.parse(node, name, grammar::parse_percent);
+            set_if_some(&mut draft.spec.retry_share, share);
+        },
+    ),
+    Field::new(
+        "retry_header",
+        FieldDefault::Value(RetrySource::HEADER),
+        "The header with the number of the attempt. The first try has 1 or no such header.",
+        || json!({ "type": "string" }),
+        |reader, node, name, draft| {
+            let header = reader.parse(node, name, grammar::parse_header_name);
+            let header = header.map(|header| Attribute::Header(header.to_ascii_lowercase().into()));
+            set_if_some(&mut draft.retries.header, header);
+        },
+    ),
+    Field::new(
+        "retry_client",
+        FieldDefault::Description("no client is authenticated"),
+        "What an authenticated client has: a claim of a verified token, or an extension of the program. `retry_header` of other clients is not read.",
+        || json!({ "type": "string" }),
+        |reader, node, name, draft| draft.retries.client = read_retry_client(reader, node, name),
+    ),
 ];
+
+/// `overload` while it is read.
+#[derive(Default)]
+pub(crate) struct OverloadDraft {
+    pub(super) spec: OverloadSpec,
+    pub(super) retries: RetrySource,
+}
 
 /// An entry of `priorities` while it is read.
 #[derive(Default)]
@@ -186,13 +233,42 @@ fn report_conflicts(
     }
 }
 
+/// The attribute of authenticated clients. Attributes that clients choose are reported.
+fn read_retry_client(
+    reader: &mut TreeReader,
+    node: &SourceNode,
+    field: &str,
+) -> Option<Located<Attribute>> {
+    let client = reader.attribute(node, field)?;
+    if matches!(client.value, Attribute::Claim(_) | Attribute::Extension(_)) {
+        return Some(client);
+    }
+    reader.diagnostics.add(
+        node.location,
+        format!(
+            "`{field}` cannot be `{}`, because any client can send it",
+            client.value
+        ),
+        "name a claim of a verified token such as `claim.sub`, or an extension of the program",
+    );
+    None
+}
+
 /// `overload`: which mechanisms shed.
-pub(super) fn read_overload(reader: &mut TreeReader, node: &SourceNode) -> OverloadSpec {
-    let mut spec = OverloadSpec::default();
+pub(super) fn read_overload(reader: &mut TreeReader, node: &SourceNode) -> OverloadDraft {
+    let mut draft = OverloadDraft::default();
     let example = "overload: { adaptive_concurrency: shadow }";
     if let Some(mut fields) = FieldReader::open(reader, node, "`overload`", example) {
-        fields.read(reader, &OVERLOAD, &mut spec);
+        fields.read(reader, &OVERLOAD, &mut draft);
+        let has_client = fields.has("retry_client");
         fields.finish(reader);
+        if draft.spec.retries != Mode::Off && !has_client {
+            reader.diagnostics.add(
+                node.location,
+                "`retries` needs `retry_client`, because any client can call a request a retry",
+                "add `retry_client: claim.sub`, with a claim that a limit reads",
+            );
+        }
     }
-    spec
+    draft
 }

@@ -160,7 +160,10 @@ pub(crate) const POLICY: [Field<PolicyDraft>; 16] = [
         FieldDefault::None,
         "Which mechanisms shed requests while the work behind is overloaded. Shed requests get 503, never 429.",
         || lax_object(field_specs(&overload::OVERLOAD)),
-        |reader, node, _, draft| draft.policy.overload = overload::read_overload(reader, node),
+        |reader, node, _, draft| {
+            let overload = overload::read_overload(reader, node);
+            (draft.policy.overload, draft.policy.retries) = (overload.spec, overload.retries);
+        },
     ),
     Field::new(
         "limits",

@@ -8,7 +8,7 @@ use super::{MAX_METERS, Rule};
 use crate::attributes::Attribute;
 use crate::model::{
     DenyRule, DuplicateRule, Group, KeyPart, Match, OverloadSpec, PathSettings, Percent,
-    PriorityClassSpec, Template,
+    PriorityClassSpec, RetrySource, Template,
 };
 
 /// The maximum number of parts of a key, including those of all levels above.
@@ -45,6 +45,8 @@ pub struct RulesDraft {
     pub priorities: Vec<PriorityClassSpec>,
     /// Which mechanisms shed requests.
     pub overload: OverloadSpec,
+    /// How `overload` recognises retries.
+    pub retries: RetrySource,
 }
 
 impl RulesDraft {

@@ -140,8 +140,10 @@ impl Rules {
         if let Err(too_many) = reachable_quotas::check(&draft, MAX_METERS) {
             errors.push(too_many.into_error(&draft));
         }
-        let priorities = (!draft.overload.is_off())
-            .then(|| PriorityRules::new(&draft.priorities, draft.overload, draft.paths, secret));
+        let priorities = (!draft.overload.is_off()).then(|| {
+            let overload = (draft.overload, draft.retries.clone());
+            PriorityRules::new(&draft.priorities, overload, draft.paths, secret)
+        });
         let priorities = match priorities.transpose() {
             Ok(priorities) => priorities,
             Err(of_classes) => {

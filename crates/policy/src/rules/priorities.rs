@@ -6,7 +6,7 @@
 use super::matched_rules::{ListVerdict, MatchedRules};
 use super::{RuleError, Rules, RulesDraft};
 use crate::attributes::Attributes;
-use crate::model::{DenyRule, OverloadSpec, PathSettings, PriorityClassSpec};
+use crate::model::{DenyRule, OverloadSpec, PathSettings, PriorityClassSpec, RetrySource};
 
 /// The classes of a policy and what sheds them.
 #[derive(Debug)]
@@ -19,6 +19,7 @@ pub struct PriorityRules {
     /// The classes with conditions, as a list of denials.
     index: Box<Rules>,
     overload: OverloadSpec,
+    retries: RetrySource,
 }
 
 impl PriorityRules {
@@ -28,7 +29,7 @@ impl PriorityRules {
     /// A condition exceeds a bound.
     pub(crate) fn new(
         classes: &[PriorityClassSpec],
-        overload: OverloadSpec,
+        (overload, retries): (OverloadSpec, RetrySource),
         paths: PathSettings,
         secret: [u8; 16],
     ) -> Result<Self, Vec<RuleError>> {
@@ -59,6 +60,7 @@ impl PriorityRules {
             default_class: default_class.unwrap_or(0),
             index: Box::new(Rules::new(index, secret)?),
             overload,
+            retries,
         })
     }
 
@@ -86,6 +88,12 @@ impl PriorityRules {
     #[must_use]
     pub fn names(&self) -> &[Box<str>] {
         &self.names
+    }
+
+    /// How retries are recognised.
+    #[must_use]
+    pub const fn retries(&self) -> &RetrySource {
+        &self.retries
     }
 
     /// Which mechanisms shed.

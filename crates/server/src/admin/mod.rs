@@ -8,6 +8,7 @@ mod fleet;
 mod index;
 mod operator_actions;
 mod operator_request;
+mod overload_state;
 mod routes;
 mod state;
 mod tokens;

@@ -10,12 +10,11 @@ use tollgate_core::Timestamp;
 use tollgate_engine::control::{Block, Halt, KeyIdentity, KeyOverride, Switch};
 use tollgate_engine::{Agreement, Divergence};
 use tollgate_policy::explain::OverloadExplanation;
-use tollgate_policy::model::Mode;
 use tollgate_service::state::StateFileStatus;
-use tollgate_service::{OverloadStatus, OverloadTargetStatus, ShedMechanism};
 use tollgate_store::Clock;
 
 use super::AdminApi;
+use super::overload_state::{OverloadBody, overload_body};
 use crate::http::response::HttpResponse;
 use crate::http::verdict_body::to_json_string;
 
@@ -57,25 +56,6 @@ struct ConnectionsBody {
     refused: u64,
     accept_errors: u64,
     panics: u64,
-}
-
-/// Overload control; null if the policy switches nothing on.
-#[derive(Serialize)]
-struct OverloadBody {
-    /// The modes in force: those of the policy, weakened by switches.
-    modes: BTreeMap<&'static str, &'static str>,
-    targets: Vec<OverloadTargetBody>,
-}
-
-#[derive(Serialize)]
-struct OverloadTargetBody {
-    upstream: Box<str>,
-    route: Box<str>,
-    limit: u32,
-    in_flight: u32,
-    queued: usize,
-    /// Of each class, the percentage that `utilization` sheds.
-    shed_percent: BTreeMap<Box<str>, u8>,
 }
 
 #[derive(Serialize)]
@@ -362,29 +342,6 @@ fn divergence_body(of: Divergence) -> DivergenceBody {
         unknown: of.unknown,
         missed: of.missed,
         top: of.top_keys.into_iter().map(key).collect(),
-    }
-}
-
-fn overload_body(status: OverloadStatus) -> OverloadBody {
-    let mode = |mechanism: ShedMechanism| {
-        let mode = match status.overload.mode(mechanism) {
-            Mode::Enforce => "enforce",
-            Mode::Shadow => "shadow",
-            Mode::Off => "off",
-        };
-        (mechanism.name(), mode)
-    };
-    let target = |target: OverloadTargetStatus| OverloadTargetBody {
-        upstream: target.upstream,
-        route: target.route,
-        limit: target.limit,
-        in_flight: target.in_flight,
-        queued: target.queued,
-        shed_percent: target.shed_percent.into_iter().collect(),
-    };
-    OverloadBody {
-        modes: ShedMechanism::ALL.into_iter().map(mode).collect(),
-        targets: status.targets.into_iter().map(target).collect(),
     }
 }
 

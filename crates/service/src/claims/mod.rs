@@ -32,7 +32,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_engine::Verdict;
-use tollgate_policy::attributes::Attributes;
+use tollgate_policy::attributes::{Attribute, Attributes};
 use tollgate_policy::model::Policy;
 use tollgate_policy::rules::Rules;
 use tollgate_policy::source::Diagnostic;
@@ -158,6 +158,23 @@ impl ClaimLookup<'_> {
                 ClaimedRequest::new(request, verifier, None),
                 UnverifiedToken { token, digest },
             ),
+        }
+    }
+
+    /// Whether the request's token has been verified before and has this claim. Counts nothing and computes no signature.
+    pub(crate) fn has_verified_claim(
+        &self,
+        request: &dyn Attributes,
+        claim: &Attribute,
+        now: Timestamp,
+    ) -> bool {
+        let silent = ClaimLookup {
+            verifier: Arc::clone(&self.verifier),
+            counters: &TokenCounters::default(),
+        };
+        match silent.recall(request, now) {
+            KnownClaims::Known(claimed) => claimed.get(claim).is_some(),
+            KnownClaims::Unverified(..) => false,
         }
     }
 

@@ -166,6 +166,12 @@ families! {
         "The percentage of a class that the utilization shedder sheds";
     OVERLOAD_SHED Counter "tollgate_overload_shed_requests" ["class" "mechanism" "mode"]
         "Requests that a mechanism shed, or would have shed in shadow mode";
+    OVERLOAD_FLEET_LIMIT Gauge "tollgate_overload_fleet_concurrency_limit" ["upstream" "route"]
+        "The sum of the concurrency limits of all nodes that reported this upstream and route within the last heartbeats; absent without a fleet or its store, and unless the policy reserves a share, as the next";
+    OVERLOAD_FLEET_IN_FLIGHT Gauge "tollgate_overload_fleet_requests_in_flight" ["upstream" "route" "importance"]
+        "Requests in flight on all these nodes: of the first class, and of all others";
+    OVERLOAD_CPU Gauge "tollgate_overload_process_cpu_percent" []
+        "Processor time of this process in percent of what it may use, by which utilization sheds; absent if it cannot be measured";
     GATEWAY_RESPONSES Counter "tollgate_gateway_responses" ["route" "status"]
         "Responses of upstreams, and of the gateway in their place, for each route; absent without a gateway, as all that follow";
     UPSTREAM_REQUESTS Counter "tollgate_upstream_requests" ["upstream"]
@@ -320,6 +326,7 @@ mod tests {
             "class",
             "mechanism",
             "mode",
+            "importance",
         ];
         for label in FAMILIES.iter().flat_map(|family| family.labels) {
             assert!(known.contains(label), "{label}: who chooses its values?");

@@ -16,6 +16,7 @@ mod sources;
 
 pub use exposition::MetricsFormat;
 pub use gather::gather;
+pub(crate) use process::process_cpu_nanos;
 pub use sources::{
     AddressCounts, CertificateStatus, GatewayCounts, ListenerCounts, MetricSources, QuotaCounts,
     UpstreamCounts,

@@ -24,6 +24,30 @@ pub(super) fn write_overload(page: &mut MetricsPage, status: &OverloadStatus) {
             percent.add(&[&target.upstream, &target.route, class], (*share).into());
         }
     }
+    let fleets = || {
+        let targets = status.targets.iter();
+        targets.filter_map(|target| Some((&*target.upstream, &*target.route, target.fleet?)))
+    };
+    if fleets().next().is_some() {
+        let mut limit = page.family(&families::OVERLOAD_FLEET_LIMIT);
+        for (upstream, route, fleet) in fleets() {
+            limit.add(&[upstream, route], fleet.limit);
+        }
+        let mut in_flight = page.family(&families::OVERLOAD_FLEET_IN_FLIGHT);
+        for (upstream, route, fleet) in fleets() {
+            in_flight.add(&[upstream, route, "critical"], fleet.critical);
+            in_flight.add(&[upstream, route, "others"], fleet.others);
+        }
+    }
+    if let Some(cpu) = status.cpu {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share is between 0 and 4"
+        )]
+        let percent = (cpu * 100.0).round() as u64;
+        page.family(&families::OVERLOAD_CPU).add(&[], percent);
+    }
     let mut shed = page.family(&families::OVERLOAD_SHED);
     for count in &status.shed {
         let mechanism = count.mechanism.name();

@@ -24,6 +24,12 @@ pub(super) struct ProcessStats {
     pub(super) started_nanos: Option<u64>,
 }
 
+/// The user and system time of this process in nanoseconds. `None` on systems without `/proc`.
+pub(crate) fn process_cpu_nanos() -> Option<u64> {
+    let stat = read("/proc/self/stat")?;
+    ProcessStats::parse(&stat, "", "", "").cpu_nanos
+}
+
 impl ProcessStats {
     /// The current values. On systems without `/proc` all are `None`.
     pub(super) fn current() -> Self {

@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_overload::{
-    Completion, ConcurrencyGate, GateOutcome, PriorityClass, ReservedShare, UtilizationShedder,
-    UtilizationSignals,
+    Completion, ConcurrencyGate, GateOutcome, PeerUsage, PriorityClass, ReservedShare, Usage,
+    UtilizationShedder, UtilizationSignals,
 };
 use tollgate_policy::model::{Mode, ShedMechanism};
 
 use super::permit::{OverloadPermit, OverloadWait};
+use super::retries::TargetRetries;
 use super::shed_counters::ShedCounters;
-use super::status::OverloadTargetStatus;
+use super::status::{FleetUsageStatus, OverloadTargetStatus};
 use super::{OverloadEntry, OverloadTicket, Shed};
 
 /// How often the utilization is observed.
@@ -41,12 +42,24 @@ struct ControlState {
     /// Requests in flight of the first class, and of all others.
     critical: u32,
     others: u32,
+    /// What the peers of a fleet reported last.
+    peers: Option<PeerUsage>,
+    retries: TargetRetries,
 }
 
 #[derive(Debug)]
 struct Waiter {
     sender: oneshot::Sender<OverloadPermit>,
     class: PriorityClass,
+}
+
+/// How busy this process is, besides the requests of one target.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProcessSignals {
+    /// How long a ready task waits for a thread.
+    pub(super) runtime_delay: Nanos,
+    /// Processor time as a share of what the process may use.
+    pub(super) cpu: f64,
 }
 
 /// A request that gives its place back.
@@ -71,14 +84,22 @@ impl OverloadControl {
         now: Timestamp,
         ticket: &OverloadTicket,
         classes: usize,
-        lateness: Nanos,
+        signals: ProcessSignals,
     ) -> Result<(), Shed> {
         let (class, overload) = (ticket.class, &ticket.overload);
         let mut guard = self.lock();
         let state = guard.get_or_insert_with(|| ControlState::new(now, classes));
-        state.advance(now, classes, lateness);
+        state.advance(now, classes, signals);
         let has_mode = |mode| mode != Mode::Off;
         let sheds = [
+            (
+                ShedMechanism::Retries,
+                overload.retries,
+                has_mode(overload.retries)
+                    && state
+                        .retries
+                        .is_above_budget(ticket.attempt, overload.retry_share),
+            ),
             (
                 ShedMechanism::Utilization,
                 overload.utilization,
@@ -190,9 +211,25 @@ impl OverloadControl {
             .record(ShedMechanism::Concurrency, class, Mode::Enforce);
     }
 
+    /// What the target can do at a time and does now. `None` before its capacity was measured.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let guard = self.lock();
+        let state = guard.as_ref()?;
+        state.gate.latency_seconds()?;
+        Some(state.usage())
+    }
+
+    /// Takes what the peers of a fleet reported of this target.
+    pub(super) fn set_peers(&self, peers: Option<PeerUsage>) {
+        if let Some(state) = self.lock().as_mut() {
+            state.peers = peers;
+        }
+    }
+
     /// The state, with the names of the classes and of the target. `None` before the first request.
     pub(super) fn status(
         &self,
+        now: Timestamp,
         classes: &[Box<str>],
         upstream: &str,
         route: &str,
@@ -211,6 +248,15 @@ impl OverloadControl {
             in_flight: occupancy.in_flight,
             queued: occupancy.queued,
             utilization: state.shedder.utilization(),
+            fleet: state.peers_at(now).map(|peers| {
+                let sum = peers.peers.saturating_add(state.usage());
+                FleetUsageStatus {
+                    nodes: peers.nodes.saturating_add(1),
+                    limit: sum.capacity,
+                    critical: sum.critical,
+                    others: sum.others,
+                }
+            }),
             shed_percent: classes.iter().cloned().zip((0..).map(percent)).collect(),
         })
     }
@@ -230,11 +276,13 @@ impl ControlState {
             now,
             critical: 0,
             others: 0,
+            peers: None,
+            retries: TargetRetries::default(),
         }
     }
 
     /// Observes the utilization, if it is time.
-    fn advance(&mut self, now: Timestamp, classes: usize, lateness: Nanos) {
+    fn advance(&mut self, now: Timestamp, classes: usize, process: ProcessSignals) {
         self.now = self.now.max(now);
         if self.classes != classes {
             // A new policy has other classes: what was shed of the old ones says nothing about them.
@@ -249,8 +297,8 @@ impl ControlState {
         let signals = UtilizationSignals {
             // Before a latency was measured, the limit is a guess.
             in_flight: self.gate.latency_seconds().map_or(0.0, |_| in_flight),
-            queue_delay: share(lateness, SATURATED_DELAY),
-            cpu: 0.0,
+            queue_delay: share(process.runtime_delay, SATURATED_DELAY),
+            cpu: process.cpu,
         };
         self.shedder.observe(now, signals);
     }
@@ -258,10 +306,28 @@ impl ControlState {
     /// Whether the reserve of the first class leaves no room for a request of another class.
     fn needs_reserve(&self, class: PriorityClass, hundredths: u16) -> bool {
         let reserve = ReservedShare::from_hundredths_of_percent(hundredths);
-        let capacity = u64::from(self.gate.occupancy().limit);
-        class != PriorityClass::CRITICAL
-            && self.gate.latency_seconds().is_some()
-            && !reserve.admits_other(capacity, self.critical.into(), self.others.into())
+        if class == PriorityClass::CRITICAL || self.gate.latency_seconds().is_none() {
+            return false;
+        }
+        let own = self.usage();
+        let room = match self.peers_at(self.now) {
+            Some(peers) => peers.room_for_others(reserve, own),
+            None => reserve.room_for_others(own.capacity, own.critical),
+        };
+        own.others >= room
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
+            capacity: self.gate.occupancy().limit.into(),
+            critical: self.critical.into(),
+            others: self.others.into(),
+        }
+    }
+
+    /// What the peers reported, if it is recent enough to count.
+    fn peers_at(&self, now: Timestamp) -> Option<PeerUsage> {
+        self.peers.filter(|peers| now < peers.expires)
     }
 
     const fn count_started(&mut self, class: PriorityClass) {

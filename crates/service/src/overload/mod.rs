@@ -5,7 +5,10 @@
 //! [`enter_overload`](RateLimitService::enter_overload) after they admitted. Must not know: sockets, header fields.
 
 mod control;
+mod fleet_usage;
 mod permit;
+mod process_cpu;
+mod retries;
 mod shed_counters;
 mod status;
 mod targets;
@@ -13,8 +16,9 @@ mod targets;
 mod tests;
 
 pub use control::OverloadControl;
+use control::ProcessSignals;
 pub use permit::{OverloadPermit, OverloadWait};
-pub use status::{OverloadStatus, OverloadTargetStatus, ShedCount};
+pub use status::{FleetUsageStatus, OverloadStatus, OverloadTargetStatus, ShedCount};
 pub use targets::OverloadTargets;
 pub use tollgate_policy::model::ShedMechanism;
 
@@ -25,12 +29,13 @@ use tollgate_core::Nanos;
 use tollgate_engine::DenialReason;
 use tollgate_overload::PriorityClass;
 use tollgate_policy::attributes::Attributes;
-use tollgate_policy::model::OverloadSpec;
+use tollgate_policy::model::{Mode, OverloadSpec};
 use tollgate_store::Clock;
 
 use crate::decision::Refusal;
 use crate::open_request::OpenRequest;
 use crate::service::RateLimitService;
+use retries::Attempt;
 
 /// Keys the hashes of tenants, so that nobody can choose the queues of another.
 static TENANT_HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -53,6 +58,8 @@ impl Shed {
             ShedMechanism::Concurrency | ShedMechanism::Reserve => Nanos::SECOND,
             // It lets a class back slowly.
             ShedMechanism::Utilization => Nanos::from_secs(5),
+            // It is a retry already.
+            ShedMechanism::Retries => Nanos::from_secs(5),
         };
         Refusal {
             status: 503,
@@ -68,6 +75,7 @@ pub struct OverloadTicket {
     target: Arc<OverloadControl>,
     class: PriorityClass,
     tenant: u64,
+    attempt: Attempt,
     overload: OverloadSpec,
 }
 
@@ -104,13 +112,18 @@ impl<C: Clock> RateLimitService<C> {
             target: target().unwrap_or_else(|| Arc::clone(self.overload.unnamed())),
             class: class.unwrap_or(PriorityClass::CRITICAL),
             tenant: TENANT_HASHER.hash_one(request.ip()),
+            attempt: match overload.retries {
+                Mode::Off => Attempt::Unknown,
+                Mode::Enforce | Mode::Shadow => self.attempt(priorities.retries(), request),
+            },
             overload,
         };
-        let lateness = Nanos::from_micros(self.saturation().late_micros());
+        let signals = ProcessSignals {
+            runtime_delay: Nanos::from_micros(self.saturation().late_micros()),
+            cpu: self.overload.cpu().share().unwrap_or(0.0),
+        };
         let classes = priorities.names().len();
-        ticket
-            .target
-            .check(self.now(), &ticket, classes, lateness)?;
+        ticket.target.check(self.now(), &ticket, classes, signals)?;
         Ok(Some(ticket))
     }
 
@@ -142,6 +155,7 @@ impl<C: Clock> RateLimitService<C> {
     pub fn overload_status(&self) -> Option<OverloadStatus> {
         let generation = self.engine().generation();
         let (priorities, overload) = generation.overload()?;
-        Some(self.overload.status(priorities.names(), overload))
+        let names = priorities.names();
+        Some(self.overload.status(self.now(), names, overload))
     }
 }

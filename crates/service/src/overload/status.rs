@@ -7,6 +7,8 @@ use tollgate_policy::model::{OverloadSpec, ShedMechanism};
 pub struct OverloadStatus {
     /// The modes in force: those of the policy, weakened by operators' switches.
     pub overload: OverloadSpec,
+    /// The share of its processors that this process uses; `None` if it is not measured.
+    pub cpu: Option<f64>,
     /// The targets that have had a request.
     pub targets: Vec<OverloadTargetStatus>,
     /// What was shed, over all targets.
@@ -28,8 +30,23 @@ pub struct OverloadTargetStatus {
     pub queued: usize,
     /// The utilization that was observed last; 1 means saturated.
     pub utilization: f64,
+    /// What the peers of this node reported of the same target. `None` without a fleet, or without its store.
+    pub fleet: Option<FleetUsageStatus>,
     /// Of each class by its name, the percentage that the utilization shedder sheds.
     pub shed_percent: Vec<(Box<str>, u8)>,
+}
+
+/// The usage of a target on all nodes of a fleet that reported it, this one included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetUsageStatus {
+    /// The nodes.
+    pub nodes: usize,
+    /// The sum of their concurrency limits.
+    pub limit: u64,
+    /// Their requests of the first class in flight.
+    pub critical: u64,
+    /// Their requests of all other classes in flight.
+    pub others: u64,
 }
 
 /// The requests of a class that one mechanism shed.

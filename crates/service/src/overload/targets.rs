@@ -5,9 +5,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use tollgate_core::Timestamp;
 use tollgate_policy::model::{OverloadSpec, ShedMechanism};
 
 use super::control::OverloadControl;
+use super::process_cpu::ProcessCpu;
 use super::shed_counters::ShedCounters;
 use super::status::{OverloadStatus, ShedCount};
 
@@ -22,6 +24,7 @@ pub struct OverloadTargets {
     named: Mutex<Vec<NamedTarget>>,
     /// Shared by all targets, so that the number of series does not grow with them.
     counters: Arc<ShedCounters>,
+    cpu: ProcessCpu,
 }
 
 #[derive(Debug)]
@@ -55,23 +58,36 @@ impl OverloadTargets {
         control
     }
 
+    pub(super) const fn cpu(&self) -> &ProcessCpu {
+        &self.cpu
+    }
+
     pub(super) const fn unnamed(&self) -> &Arc<OverloadControl> {
         &self.unnamed
     }
 
-    /// The state of all targets that have had a request.
-    pub(super) fn status(&self, classes: &[Box<str>], overload: OverloadSpec) -> OverloadStatus {
-        let mut targets = Vec::new();
-        targets.extend(self.unnamed.status(classes, "", ""));
+    /// Calls `visit` with every target and its names.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(&OverloadControl, &str, &str)) {
+        visit(&self.unnamed, "", "");
         let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         for target in &*named {
-            let control = target.control.upgrade();
-            targets.extend(
-                control
-                    .and_then(|control| control.status(classes, &target.upstream, &target.route)),
-            );
+            if let Some(control) = target.control.upgrade() {
+                visit(&control, &target.upstream, &target.route);
+            }
         }
-        drop(named);
+    }
+
+    /// The state of all targets that have had a request.
+    pub(super) fn status(
+        &self,
+        now: Timestamp,
+        classes: &[Box<str>],
+        overload: OverloadSpec,
+    ) -> OverloadStatus {
+        let mut targets = Vec::new();
+        self.for_each(|control, upstream, route| {
+            targets.extend(control.status(now, classes, upstream, route));
+        });
         let mut shed = Vec::new();
         for mechanism in ShedMechanism::ALL {
             for (index, class) in classes.iter().enumerate() {
@@ -86,6 +102,7 @@ impl OverloadTargets {
         }
         OverloadStatus {
             overload,
+            cpu: self.cpu.share(),
             targets,
             shed,
         }
@@ -99,6 +116,7 @@ impl Default for OverloadTargets {
             unnamed: Arc::new(OverloadControl::new(Arc::clone(&counters))),
             named: Mutex::default(),
             counters,
+            cpu: ProcessCpu::default(),
         }
     }
 }

@@ -4,7 +4,7 @@ use http::Request;
 use http::header::AUTHORIZATION;
 use tollgate_service::TokenRejection;
 
-use super::support::{ask, layer};
+use super::support::{ask, field, layer};
 
 /// Each user has one request an hour, and all requests without a valid token together have one.
 const POLICY: &str = "
@@ -37,4 +37,47 @@ async fn tokens_have_quotas_of_their_own_and_forged_tokens_have_none() {
     let counters = layer.rate_limit_service().claims().counters();
     assert_eq!(counters.verified(), 2);
     assert_eq!(counters.rejections(TokenRejection::Signature), 2);
+}
+
+const RETRIES: &str = "
+jwt: { keys: [{ kty: OKP, crv: Ed25519, kid: k, x: rdRSJTY6WBO_04iXk4NQfQEhQFDw0-e78yHFmgE80UI }] }
+overload: { retries: enforce, retry_share: 50%, retry_client: claim.sub }
+limits:
+  - { name: per-user, key: claim.sub, missing: shared, rate: 1000/s }
+";
+
+/// A client without a valid token may write into the header what it likes: it neither spends nor earns retries.
+#[tokio::test]
+async fn retries_of_verified_clients_are_bounded_and_headers_of_others_are_not_believed() {
+    let (layer, _clock) = layer(RETRIES);
+    let send = async |token: &str, attempt: &str| {
+        let request = Request::get("/").header(AUTHORIZATION, format!("Bearer {token}"));
+        let request = request.header("x-envoy-attempt-count", attempt);
+        ask(&layer, request.body(()).unwrap()).await
+    };
+    let admitted = async |token: &str, attempt: &str, count: usize| {
+        let mut admitted = 0;
+        for _ in 0..count {
+            admitted += usize::from(send(token, attempt).await.status() == 200);
+        }
+        admitted
+    };
+    let forged = ADA.replace("k5OV", "k5OW");
+    assert_eq!(admitted(&forged, "2", 30).await, 30);
+    assert_eq!(admitted(ADA, "2", 1).await, 1, "not verified before");
+    assert_eq!(admitted(ADA, "2", 30).await, 10, "what is saved at first");
+    let shed = send(ADA, "3").await;
+    assert_eq!(shed.status(), 503);
+    assert_eq!(field(&shed, "retry-after"), Some("5"));
+    assert_eq!(admitted(&forged, "1", 30).await, 30);
+    assert_eq!(
+        admitted(ADA, "2", 1).await,
+        0,
+        "forged first tries earn nothing"
+    );
+    assert_eq!(admitted(ADA, "1", 2).await, 2);
+    assert_eq!(admitted(ADA, "no number", 2).await, 2);
+    assert_eq!(admitted(ADA, "2", 10).await, 2, "half of four first tries");
+    let counters = layer.rate_limit_service().claims().counters();
+    assert_eq!(counters.verified(), 1, "shedding verifies nothing");
 }

@@ -5,6 +5,7 @@ mod gateway_clients;
 mod gateway_drain;
 mod invalid_settings;
 mod overload;
+mod overload_fleet;
 mod reload;
 mod responses;
 mod startup;

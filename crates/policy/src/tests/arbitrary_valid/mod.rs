@@ -229,6 +229,7 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
                 preflights: preflights(threshold),
                 priorities: overload::priorities(threshold),
                 overload: overload::overload(threshold),
+                retries: overload::retries(threshold),
                 limits: limits
                     .into_iter()
                     .zip(1..)

@@ -2,7 +2,7 @@
 
 use crate::attributes::Attribute;
 use crate::model::{
-    Condition, Located, Match, Mode, OverloadSpec, Percent, PriorityClassSpec, Test,
+    Condition, Located, Match, Mode, OverloadSpec, Percent, PriorityClassSpec, RetrySource, Test,
 };
 
 /// Classes with and without a condition, chosen by a number.
@@ -36,5 +36,20 @@ pub(super) fn overload(number: u16) -> OverloadSpec {
         utilization: mode(number / 3),
         reserve: mode(number / 9),
         reserved_share: Percent::from_hundredths(number),
+        retries: mode(number / 27),
+        retry_share: Percent::from_hundredths(number),
+    }
+}
+
+/// Always with a client, because `retries` needs one.
+pub(super) fn retries(number: u16) -> RetrySource {
+    let header = Attribute::Header(match number % 2 {
+        0 => RetrySource::HEADER.into(),
+        _ => "retry-attempt".into(),
+    });
+    let client = Located::from(Attribute::Extension("user".into()));
+    RetrySource {
+        header,
+        client: Some(client),
     }
 }

@@ -57,7 +57,10 @@ pub(super) fn policy(policy: &Policy) -> String {
         ("deny", list(policy.deny.iter().map(deny).collect())),
         ("gateway", policy.gateway.as_ref().map(gateway::gateway)),
         ("priorities", overload::priorities(&policy.priorities)),
-        ("overload", Some(overload::overload(&policy.overload))),
+        (
+            "overload",
+            Some(overload::overload(&policy.overload, &policy.retries)),
+        ),
         // Always written, because an empty file is rejected.
         (
             "limits",

@@ -9,8 +9,8 @@ mod nodes;
 use tollgate_core::Nanos;
 use tollgate_redis::{KeyHashSecret, RedisOptions, RedisRegister, RedisStore};
 use tollgate_store::register::{
-    FleetName, Heartbeat, MemberList, NodeId, NodeLoad, PutMode, RegisterEntry, RegisterPut,
-    RegisterSnapshot,
+    FleetName, Heartbeat, MemberList, NodeId, NodeLoad, NodeUsage, PutMode, RegisterEntry,
+    RegisterPut, RegisterSnapshot,
 };
 use tollgate_testkit::redis::RedisServer;
 
@@ -38,6 +38,7 @@ fn heartbeat(node: u64) -> Heartbeat {
         generation: 3,
         version: "0.6.0".into(),
         load: NodeLoad::from_numbers([node, 10]),
+        usage: NodeUsage::default(),
         seal: None,
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tollgate_core::Nanos;
-use tollgate_store::register::{Heartbeat, NodeLoad, Register};
+use tollgate_store::register::{Heartbeat, MemberList, NodeLoad, NodeUsage, Register};
 use tollgate_store::{StoreError, StoreErrorKind};
 
 use super::local_node::{LocalNode, NodeTotals};
@@ -29,6 +29,8 @@ const MAX_NODES_AT_FULL_RATE: u32 = 64;
 const MAX_SLOWDOWN: u32 = 3;
 /// The number of heartbeats that a node may miss before it counts as gone.
 const TTL_BEATS: u32 = 6;
+/// The number of heartbeats for which the usage of a node counts. It is shorter, because usage changes fast.
+const USAGE_BEATS: u32 = 3;
 /// The timeout of one round.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest and the shortest pause between two attempts while the register does not answer.
@@ -129,12 +131,24 @@ impl Membership {
         let pushed = sync.push_changes(register, node).await;
         let members = members?;
         let cursor = members.cursor;
+        self.pass_usage(node, &beat.usage, &members);
         let changes = self
             .state()
             .record_members(members, beat, &self.settings, Instant::now());
         self.log_changes(&changes);
         self.record_push_result(pushed);
         sync.pull_changes(register, node, cursor).await
+    }
+
+    /// Passes the recent usage of other nodes to this one. While the register does not answer, it expires.
+    fn pass_usage(&self, node: &dyn LocalNode, own: &NodeUsage, members: &MemberList) {
+        let ttl = self.heartbeats(USAGE_BEATS);
+        let peers = members
+            .nodes
+            .iter()
+            .filter(|member| member.heartbeat.node != self.id && member.age <= ttl);
+        let peers: Vec<_> = peers.map(|member| &member.heartbeat.usage).collect();
+        node.set_peer_usage(own, &peers, ttl);
     }
 
     /// Logs once when the register answers heartbeats but not pushes, and once when pushes succeed again.
@@ -154,6 +168,7 @@ impl Membership {
     }
 
     fn beat(&self, node: &dyn LocalNode, load: NodeLoad) -> Heartbeat {
+        let nodes = self.state().nodes().map_or(1, NonZeroU32::get) as usize;
         Heartbeat {
             node: self.id,
             secret_fingerprint: self.fingerprint,
@@ -161,6 +176,7 @@ impl Membership {
             generation: node.generation(),
             version: Heartbeat::sanitize_version(env!("CARGO_PKG_VERSION")),
             load,
+            usage: node.usage(NodeUsage::max_targets(nodes)),
             seal: None,
         }
     }
@@ -175,7 +191,12 @@ impl Membership {
     }
 
     fn heartbeat_ttl(&self) -> Nanos {
-        let life = self.heartbeat_interval().saturating_mul(TTL_BEATS);
+        self.heartbeats(TTL_BEATS)
+    }
+
+    /// The time of so many heartbeats.
+    fn heartbeats(&self, beats: u32) -> Nanos {
+        let life = self.heartbeat_interval().saturating_mul(beats);
         Nanos::from_nanos(u64::try_from(life.as_nanos()).unwrap_or(u64::MAX))
     }
 

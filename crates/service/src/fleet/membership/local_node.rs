@@ -6,9 +6,10 @@ use std::hash::Hasher as _;
 use std::num::NonZeroU32;
 
 use siphasher::sip::SipHasher24;
+use tollgate_core::Nanos;
 use tollgate_engine::control::{RegisterChanges, SyncOutcome, WakeCallback};
 use tollgate_store::Clock;
-use tollgate_store::register::RegisterSnapshot;
+use tollgate_store::register::{NodeUsage, RegisterSnapshot};
 
 use crate::metrics::{RequestOutcome, Transport};
 use crate::service::RateLimitService;
@@ -23,6 +24,12 @@ pub trait LocalNode: Send + Sync {
 
     /// The node's request totals.
     fn totals(&self) -> NodeTotals;
+
+    /// How much its targets do: at most so many of them.
+    fn usage(&self, most: usize) -> NodeUsage;
+
+    /// Takes what its peers reported, and what it reported to them. It counts for this long.
+    fn set_peer_usage(&self, own: &NodeUsage, peers: &[&NodeUsage], ttl: Nanos);
 
     /// Sets the number of nodes that share the limits.
     fn set_fleet_size(&self, nodes: NonZeroU32);
@@ -93,6 +100,14 @@ impl<C: Clock + 'static> LocalNode for RateLimitService<C> {
             denied: sum(&[RequestOutcome::Denied]),
             shed: self.saturation().refused(),
         }
+    }
+
+    fn usage(&self, most: usize) -> NodeUsage {
+        self.overload_usage(most)
+    }
+
+    fn set_peer_usage(&self, own: &NodeUsage, peers: &[&NodeUsage], ttl: Nanos) {
+        self.set_overload_peers(own, peers, ttl);
     }
 
     fn set_fleet_size(&self, nodes: NonZeroU32) {

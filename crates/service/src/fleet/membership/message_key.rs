@@ -8,7 +8,7 @@ use std::fmt;
 
 use ring::hmac;
 use tollgate_core::Nanos;
-use tollgate_store::register::{FleetName, Heartbeat, RegisterEntry};
+use tollgate_store::register::{FleetName, Heartbeat, RegisterEntry, TargetUsage};
 
 use crate::secret::Secret;
 
@@ -71,6 +71,19 @@ impl MessageKey {
         ];
         let numbers: Vec<u8> = numbers.into_iter().flat_map(u64::to_be_bytes).collect();
         self.mac(&[b"heartbeat", &numbers, heartbeat.version.as_bytes()])
+    }
+
+    /// The code of a heartbeat's usage. The sequence number makes it part of one heartbeat.
+    pub(super) fn usage_mac(&self, heartbeat: &Heartbeat, sequence: u64) -> Mac {
+        let numbers = |usage: &TargetUsage| {
+            let counts = [usage.capacity, usage.critical, usage.others].map(u64::from);
+            let [capacity, critical, others] = counts;
+            [usage.target, capacity, critical, others]
+        };
+        let targets = heartbeat.usage.targets.iter().flat_map(numbers);
+        let numbers = [heartbeat.node.0, sequence].into_iter().chain(targets);
+        let numbers: Vec<u8> = numbers.flat_map(u64::to_be_bytes).collect();
+        self.mac(&[b"usage", &numbers])
     }
 
     /// The signed form of a body, which must be a JSON object with at least one field.

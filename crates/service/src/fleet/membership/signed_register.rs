@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_core::Nanos;
 use tollgate_store::register::{
-    Heartbeat, HeartbeatSeal, MAX_ENTRIES, MAX_NODES, MAX_PUTS, MemberList, NodeId, PutMode,
-    Register, RegisterCursor, RegisterEntry, RegisterFuture, RegisterPut, RegisterSnapshot,
-    RejectedEntry, TOMBSTONE_TTL,
+    Heartbeat, HeartbeatSeal, MAX_ENTRIES, MAX_NODES, MAX_PUTS, MemberList, NodeId, NodeUsage,
+    PutMode, Register, RegisterCursor, RegisterEntry, RegisterFuture, RegisterPut,
+    RegisterSnapshot, RejectedEntry, TOMBSTONE_TTL,
 };
 use tollgate_store::{StoreError, StoreErrorKind};
 
@@ -109,9 +109,28 @@ impl SignedRegister {
             state.heartbeats
         };
         let mac = self.key.heartbeat_mac(heartbeat, sequence);
-        Heartbeat {
+        let mut signed = Heartbeat {
             seal: Some(HeartbeatSeal { sequence, mac }),
             ..heartbeat.clone()
+        };
+        if !signed.usage.targets.is_empty() {
+            signed.usage.mac = Some(self.key.usage_mac(heartbeat, sequence));
+        }
+        signed
+    }
+
+    /// Drops usage that the sender of an authentic heartbeat did not write, also while unsigned heartbeats are accepted: it
+    /// changes what this node sheds.
+    fn verify_usage(&self, heartbeat: &mut Heartbeat) {
+        let usage = std::mem::take(&mut heartbeat.usage);
+        let (Some(mac), Some(seal)) = (usage.mac, heartbeat.seal) else {
+            return;
+        };
+        heartbeat.usage = usage;
+        if !is_equal(&mac, &self.key.usage_mac(heartbeat, seal.sequence)) {
+            heartbeat.usage = NodeUsage::default();
+            let id = heartbeat.node.to_string();
+            self.rejections.record(Rejection::Forged, "usage", &id);
         }
     }
 
@@ -122,9 +141,12 @@ impl SignedRegister {
         state.record_contact(&members, now);
         let listed: HashSet<NodeId> = members.nodes.iter().map(|n| n.heartbeat.node).collect();
         let (mut nodes, mut unverified) = (Vec::with_capacity(members.nodes.len()), Vec::new());
-        for node in members.nodes {
+        for mut node in members.nodes {
             match self.check_heartbeat(&mut state, &node.heartbeat, life, now) {
-                None => nodes.push(node),
+                None => {
+                    self.verify_usage(&mut node.heartbeat);
+                    nodes.push(node);
+                }
                 Some(why) => {
                     // A node with another secret is reported as such, because it is a common mistake.
                     if node.heartbeat.secret_fingerprint == own.secret_fingerprint {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate_core::Nanos;
 use tollgate_engine::control::{Block, Halt, Switch};
 use tollgate_store::register::{
-    Heartbeat, NodeId, NodeLoad, PutMode, Register as _, RegisterEntry, RegisterPut,
+    Heartbeat, NodeId, NodeLoad, NodeUsage, PutMode, Register as _, RegisterEntry, RegisterPut,
 };
 use tollgate_testkit::register::ModelRegister;
 
@@ -82,6 +82,7 @@ fn heartbeat(node: u64, fingerprint: u64) -> Heartbeat {
         generation: 1,
         version: "0.0.9".into(),
         load: NodeLoad::default(),
+        usage: NodeUsage::default(),
         seal: None,
     }
 }

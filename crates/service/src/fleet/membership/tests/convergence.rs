@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use tollgate_core::Nanos;
 use tollgate_engine::control::{Halt, OperatorState, Switch};
-use tollgate_store::register::{Heartbeat, NodeId, NodeLoad, Register as _};
+use tollgate_store::register::{Heartbeat, NodeId, NodeLoad, NodeUsage, Register as _};
 use tollgate_testkit::register::{ModelRegister, RegisterFault};
 
 use super::{BY, TestService, service};
@@ -59,6 +59,7 @@ impl ManualNode<'_> {
             generation: 3,
             version: "0.0.0".into(),
             load: NodeLoad::default(),
+            usage: NodeUsage::default(),
             seal: None,
         };
         let members = self.signed.heartbeat(&heartbeat, Nanos::MINUTE).await;

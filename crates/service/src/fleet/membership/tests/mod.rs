@@ -7,6 +7,7 @@ mod convergence;
 mod members;
 mod operator_changes;
 mod task_panics;
+mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;

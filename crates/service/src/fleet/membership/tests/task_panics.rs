@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tollgate_core::Nanos;
 use tollgate_engine::control::{RegisterChanges, SyncOutcome, WakeCallback};
-use tollgate_store::register::RegisterSnapshot;
+use tollgate_store::register::{NodeUsage, RegisterSnapshot};
 use tollgate_testkit::register::ModelRegister;
 
 use super::{Member, TestService, advance, service};
@@ -33,6 +34,14 @@ impl LocalNode for PanickingNode {
 
     fn totals(&self) -> NodeTotals {
         self.service.totals()
+    }
+
+    fn usage(&self, most: usize) -> NodeUsage {
+        LocalNode::usage(&*self.service, most)
+    }
+
+    fn set_peer_usage(&self, own: &NodeUsage, peers: &[&NodeUsage], ttl: Nanos) {
+        LocalNode::set_peer_usage(&*self.service, own, peers, ttl);
     }
 
     fn set_fleet_size(&self, nodes: NonZeroU32) {
