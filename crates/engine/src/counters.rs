@@ -21,7 +21,7 @@ pub enum LimitEvent {
     Error,
     /// The store's overflow sketch decided.
     Overflow,
-    /// All limits admitted the request, and the limit's spillover quota was charged.
+    /// All limits admitted the request, and the limit's spillover quota was charged, or the request borrowed from other shares.
     SpilledOver,
 }
 
@@ -43,7 +43,7 @@ pub struct LimitTotals {
     pub errors: u64,
     /// Requests decided by the store's overflow sketch, which may deny too much.
     pub overflow: u64,
-    /// Admitted requests that were charged to the spillover quota.
+    /// Admitted requests that were charged to the spillover quota, or that borrowed from other shares.
     pub spilled_over: u64,
 }
 

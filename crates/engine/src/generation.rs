@@ -30,8 +30,8 @@ pub struct Generation {
     limits: Box<[LimitEntry]>,
     /// Whether any rule has a candidate.
     has_candidates: bool,
-    /// Whether any rule has a spillover quota.
-    has_spillovers: bool,
+    /// Whether any rule has a second quota: a spillover quota, or a common bucket to borrow from.
+    has_second_quotas: bool,
     /// Whether every rule is enforced for all keys.
     is_all_enforced: bool,
     /// Whether any rule needs tickets: for permits, or for costs that responses report.
@@ -49,6 +49,8 @@ pub(crate) struct LimitEntry {
     pub(crate) fixed_cost: Option<u64>,
     /// Whether only the keys of its checks depend on the request, if it is charged: see [`MeterState::direct_quota`].
     pub(crate) is_direct: bool,
+    /// Whether its quota is divided into shares.
+    pub(crate) has_shares: bool,
     /// Whether the rule counts distinct values instead of requests.
     pub(crate) counts_values: bool,
     /// Whether some charges depend on the response.
@@ -133,9 +135,9 @@ impl Generation {
         self.has_candidates
     }
 
-    /// Whether any rule has a spillover quota.
-    pub(crate) const fn has_spillovers(&self) -> bool {
-        self.has_spillovers
+    /// Whether any rule has a second quota: a spillover quota, or a common bucket to borrow from.
+    pub(crate) const fn has_second_quotas(&self) -> bool {
+        self.has_second_quotas
     }
 
     /// The counters of a rule by its index.
@@ -290,6 +292,7 @@ impl Generation {
             let meters: Box<[MeterState]> = state.collect();
             LimitEntry {
                 is_direct: meters.iter().all(MeterState::is_direct),
+                has_shares: meters.iter().any(|meter| meter.role == MeterRole::Share),
                 meters,
                 counters: carried_over.counters(rule),
                 fixed_cost: rule.cost.fixed(),
@@ -309,7 +312,7 @@ impl Generation {
         Ok(PreparedGeneration {
             generation: Self {
                 is_all_enforced,
-                has_spillovers: has_spillovers(&rules),
+                has_second_quotas: has_second_quotas(&rules),
                 number,
                 rules,
                 limits,
@@ -337,8 +340,8 @@ fn id_request<'a>(rule: &'a Rule, meter: &'a Meter) -> IdRequest<'a> {
     }
 }
 
-/// Whether any rule has a spillover quota.
-fn has_spillovers(rules: &Rules) -> bool {
+/// Whether any rule has a second quota.
+fn has_second_quotas(rules: &Rules) -> bool {
     let mut meters = rules.rules().iter().flat_map(|rule| rule.meters.iter());
-    meters.any(|meter| meter.role == MeterRole::Spillover)
+    meters.any(|meter| matches!(meter.role, MeterRole::Spillover | MeterRole::Share))
 }

@@ -403,7 +403,11 @@ fn item_kind(
     }
     let is_charging_role = matches!(
         planned.role,
-        MeterRole::Main | MeterRole::Local | MeterRole::Spillover | MeterRole::Candidate
+        MeterRole::Main
+            | MeterRole::Local
+            | MeterRole::Share
+            | MeterRole::Spillover
+            | MeterRole::Candidate
     );
     if !is_open || !is_charging_role {
         return None;

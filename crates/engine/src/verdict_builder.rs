@@ -4,6 +4,7 @@
 
 use arrayvec::ArrayVec;
 use tollgate_core::{Outcome, compose};
+use tollgate_policy::rules::MeterRole;
 use tollgate_store::contract::MAX_CHECKS;
 
 use crate::ticket::Ticket;
@@ -89,6 +90,30 @@ impl VerdictBuilder {
         // Shadow limits beyond the capacity are counted, not listed.
         if !self.states.is_full() {
             self.states.push(state);
+        }
+    }
+
+    /// Keeps one state of each limit with shares: a share that denies, or else of the share and the common bucket the one that has
+    /// more left. So `remaining` is what the caller could send at once, from its share and then borrowed.
+    #[cold]
+    pub(crate) fn merge_shares(&mut self) {
+        let mut index = 0;
+        while let Some(share) = self.states.get(index).copied() {
+            let is_common = |state: &LimitState| {
+                state.role == MeterRole::Main
+                    && (state.rule, state.enforcement) == (share.rule, share.enforcement)
+            };
+            let common = self.states.iter().position(is_common);
+            let common = common.filter(|_| share.role == MeterRole::Share);
+            match common.and_then(|at| Some((at, self.states.get(at)?.status.remaining))) {
+                Some((at, left)) => {
+                    let is_denied = !share.outcome.is_admitted();
+                    let keeps_share = is_denied || share.status.remaining >= left;
+                    // The next state moves to this index.
+                    self.states.remove(if keeps_share { at } else { index });
+                }
+                None => index = index.saturating_add(1),
+            }
         }
     }
 

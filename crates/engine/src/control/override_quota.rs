@@ -37,11 +37,19 @@ pub(super) fn resolve_override(
         reason,
     };
     let is_main = |meter: &Meter| meter.role == MeterRole::Main;
+    let has_shares = meters.iter().any(|meter| meter.role == MeterRole::Share);
     let mut selected: Vec<Option<SelectedQuota>> = meters
         .iter()
-        .map(|meter| is_main(meter).then_some(SelectedQuota::Unlimited))
+        .map(|meter| {
+            let is_own = is_main(meter) || meter.role == MeterRole::Share;
+            is_own.then_some(SelectedQuota::Unlimited)
+        })
         .collect();
-    if meters.iter().any(|meter| meter.level.is_some()) {
+    if has_shares && text.trim() != "unlimited" {
+        let reason = "its quota is divided into shares, and only `unlimited` replaces all of them";
+        return Err(invalid(reason.to_owned()));
+    }
+    if !has_shares && meters.iter().any(|meter| meter.level.is_some()) {
         let reason = "it has levels, and a quota cannot name one of them";
         return Err(invalid(reason.to_owned()));
     }

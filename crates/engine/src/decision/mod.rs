@@ -188,13 +188,13 @@ impl<'a> Decision<'a> {
     fn retry_denied(&mut self) -> bool {
         // A concurrent request already recorded this distinct value: retry without counting it.
         self.scratch.work.plan.retry_without_distinct()
-            || (self.generation.has_spillovers() && self.retry_with_spillover())
+            || (self.generation.has_second_quotas() && self.retry_with_second_quota())
     }
 
     #[cold]
-    fn retry_with_spillover(&mut self) -> bool {
+    fn retry_with_second_quota(&mut self) -> bool {
         let (context, work) = self.split();
-        work.plan.retry_with_spillover(&context)
+        work.plan.retry_with_second_quota(&context)
     }
 
     /// The check of a penalty or of a limit that counts denials.

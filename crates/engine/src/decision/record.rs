@@ -31,11 +31,7 @@ pub(super) fn record(
                 matches!(reply.note, ReplyNote::FallbackQuota | ReplyNote::FailOpen);
         }
         let is_unlisted = match planned.role {
-            MeterRole::Main | MeterRole::Local => false,
-            MeterRole::Spillover => {
-                count_spillover(generation, plan, planned);
-                false
-            }
+            MeterRole::Main | MeterRole::Local | MeterRole::Share | MeterRole::Spillover => false,
             MeterRole::Block => reply.outcome.is_admitted(),
             _ => true,
         };
@@ -59,6 +55,10 @@ pub(super) fn record(
             outcome,
             status: reply.status,
         });
+    }
+    if generation.has_second_quotas() {
+        count_second_quotas(generation, plan);
+        verdict.merge_shares();
     }
 }
 
@@ -97,11 +97,24 @@ pub(super) fn count(generation: &Generation, rule: usize, event: LimitEvent) {
     }
 }
 
-/// Counts a request that was admitted and charged to a spillover quota.
+/// Counts a request that was admitted and charged to a spillover quota, or that borrowed.
 #[cold]
-fn count_spillover(generation: &Generation, plan: &Plan, planned: &PlannedCheck) {
-    if matches!(planned.op, Op::Spend(_)) && plan.is_admitted() {
-        count(generation, planned.rule, LimitEvent::SpilledOver);
+fn count_second_quotas(generation: &Generation, plan: &Plan) {
+    if !plan.is_admitted() {
+        return;
+    }
+    for planned in plan.planned() {
+        let is_second = match planned.role {
+            MeterRole::Spillover => true,
+            // The common bucket of a limit with shares: an owner's request only charges it.
+            MeterRole::Main => generation
+                .entry(planned.rule)
+                .is_some_and(|entry| entry.has_shares),
+            _ => false,
+        };
+        if is_second && matches!(planned.op, Op::Spend(_)) {
+            count(generation, planned.rule, LimitEvent::SpilledOver);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod candidate;
 mod keys;
 mod rule;
 mod rule_planner;
-mod spillover;
+mod second_quota;
 
 pub(crate) use rule::{AddedRule, PlanContext};
 
@@ -73,8 +73,8 @@ pub(crate) struct Plan {
     has_unlisted_quota: bool,
     /// The shared states that shadow limits of this request have charged.
     shadow_charges: Vec<(LimitId, KeyRef)>,
-    /// The checks that spillover quotas replace in this step, with the replies that denied.
-    spilled: Vec<(PlannedCheck, StoreReply)>,
+    /// The checks that second quotas replace in this step, with the replies that denied.
+    replaced: Vec<(PlannedCheck, StoreReply)>,
 }
 
 impl Plan {
@@ -86,7 +86,7 @@ impl Plan {
             computed: Vec::new(),
             has_unlisted_quota: false,
             shadow_charges: Vec::new(),
-            spilled: Vec::new(),
+            replaced: Vec::new(),
         }
     }
 
@@ -109,7 +109,7 @@ impl Plan {
     pub(crate) fn restart(&mut self) {
         self.planned.clear();
         self.replies.clear();
-        self.spilled.clear();
+        self.replaced.clear();
     }
 
     pub(crate) fn planned(&self) -> &[PlannedCheck] {

@@ -103,18 +103,27 @@ impl Plan {
     fn add_meters(&mut self, mut planner: RulePlanner<'_>) -> AddedRule {
         let before = (self.planned.len(), self.shadow_charges.len());
         for (position, state) in planner.entry.meters.iter().enumerate() {
-            // Both are planned after the replies to the others, if at all.
-            if matches!(state.role, MeterRole::Candidate | MeterRole::Spillover) {
-                continue;
-            }
-            let added = self.add_meter(&mut planner, position, state);
+            let added = match state.role {
+                // Both are planned after the replies to the others, if at all.
+                MeterRole::Candidate | MeterRole::Spillover => continue,
+                // Only the share of the request is planned, after all others.
+                MeterRole::Share => continue,
+                _ => self.add_meter(&mut planner, position, state),
+            };
             if !matches!(added, AddedRule::Planned) {
                 self.planned.truncate(before.0);
                 self.shadow_charges.truncate(before.1);
                 return added;
             }
         }
-        AddedRule::Planned
+        if !planner.entry.has_shares {
+            return AddedRule::Planned;
+        }
+        let added = self.add_share(&mut planner, before.0);
+        if added != AddedRule::Planned {
+            self.planned.truncate(before.0);
+        }
+        added
     }
 
     /// Plans a rule of which only the keys depend on the request.
@@ -161,34 +170,7 @@ impl Plan {
         AddedRule::Planned
     }
 
-    /// Plans the check of a rule's spillover quota, if it has one. The batch is unchanged.
-    pub(super) fn plan_spillover(
-        &mut self,
-        context: &PlanContext<'_>,
-        index: usize,
-        cost: u64,
-    ) -> Option<PlannedCheck> {
-        let (rule, entry) = context.generation.rule(index)?;
-        let mut meters = entry.meters.iter().enumerate();
-        let (position, state) = meters.find(|(_, state)| state.role == MeterRole::Spillover)?;
-        let mut planner = RulePlanner {
-            context,
-            index,
-            // No other limit shares its state, so it makes no difference.
-            enforcement: EnforcementMode::Enforced,
-            rule,
-            entry,
-            cost,
-            variant: None,
-        };
-        let before = self.planned.len();
-        let added = self.add_meter(&mut planner, position, state);
-        let planned = self.planned.get(before).copied();
-        self.planned.truncate(before);
-        planned.filter(|_| added == AddedRule::Planned)
-    }
-
-    fn add_meter(
+    pub(super) fn add_meter(
         &mut self,
         planner: &mut RulePlanner<'_>,
         position: usize,
@@ -240,7 +222,7 @@ impl Plan {
         let meter = planner.rule.meters.get(position);
         let meter = meter.ok_or(AddedRule::Planned)?;
         let overridden = match context.overrides {
-            Some(overrides) if meter.role == MeterRole::Main => {
+            Some(overrides) if matches!(meter.role, MeterRole::Main | MeterRole::Share) => {
                 let rules = context.generation.rules();
                 overrides.key_overrides(rules, planner.index, self.keys.bytes(key))
             }

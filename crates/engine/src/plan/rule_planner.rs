@@ -31,17 +31,19 @@ impl RulePlanner<'_> {
         }
     }
 
+    /// The variant of the rule for this request: its own quota, a tier, a share or an override.
+    pub(super) fn variant_of(&mut self, key: &[u8]) -> usize {
+        let (request, route) = (self.context.request, self.context.route());
+        let selector = &self.rule.selector;
+        *self
+            .variant
+            .get_or_insert_with(|| selector.variant(request, route, key))
+    }
+
     /// The policy's quota for this request under a meter.
     pub(super) fn policy_quota(&mut self, meter: &Meter, key: &[u8]) -> SelectedQuota {
-        let (request, route) = (self.context.request, self.context.route());
-        let variant = match self.variant {
-            Some(variant) => variant,
-            None => {
-                let variant = self.rule.selector.variant(request, route, key);
-                *self.variant.insert(variant)
-            }
-        };
-        meter.select_quota(variant, request, route)
+        let variant = self.variant_of(key);
+        meter.select_quota(variant, self.context.request, self.context.route())
     }
 
     /// The operation of a meter's check.

@@ -53,6 +53,7 @@ impl std::fmt::Debug for SavedTicketItem {
 enum SavedRole {
     Main,
     Local,
+    Share,
     Spillover,
     Block,
     Distinct,
@@ -82,6 +83,7 @@ impl SavedRole {
         Some(match role {
             MeterRole::Main => Self::Main,
             MeterRole::Local => Self::Local,
+            MeterRole::Share => Self::Share,
             MeterRole::Spillover => Self::Spillover,
             MeterRole::Block => Self::Block,
             MeterRole::Distinct => Self::Distinct,
@@ -96,6 +98,7 @@ impl From<SavedRole> for MeterRole {
         match role {
             SavedRole::Main => Self::Main,
             SavedRole::Local => Self::Local,
+            SavedRole::Share => Self::Share,
             SavedRole::Spillover => Self::Spillover,
             SavedRole::Block => Self::Block,
             SavedRole::Distinct => Self::Distinct,

@@ -80,7 +80,10 @@ impl<C: Clock> EnvoyService<C> {
         }
         let is_main = |state: &&LimitState| {
             state.enforcement == EnforcementMode::Enforced
-                && matches!(state.role(), MeterRole::Main | MeterRole::Spillover)
+                && matches!(
+                    state.role(),
+                    MeterRole::Main | MeterRole::Share | MeterRole::Spillover
+                )
         };
         let states = verdict.limits().iter().filter(is_main);
         let limits: Vec<SharedLimit> = states

@@ -149,7 +149,10 @@ impl<'a> DescriptorDecision<'a> {
         let mut states = self.verdict.limits().iter();
         states.find(|state| {
             let is_enforced = state.enforcement == EnforcementMode::Enforced
-                && matches!(state.role(), MeterRole::Main | MeterRole::Spillover);
+                && matches!(
+                    state.role(),
+                    MeterRole::Main | MeterRole::Share | MeterRole::Spillover
+                );
             is_enforced && state.status.remaining == 0
         })
     }

@@ -9,6 +9,7 @@ use crate::model::{Consistency, Count, Penalty, Period, QuotaSpec};
 use crate::read::DiagnosticSink;
 
 const SPILLOVER: &str = "`spillover` needs the state of both quotas in the decision";
+const SHARES: &str = "`shares` need the state of the whole quota in the decision";
 
 pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
     let consistency = &limit.rule.consistency;
@@ -61,6 +62,9 @@ fn why_not_leased(limit: &LimitContext<'_>) -> Option<&'static str> {
     if rule.spillover.is_some() {
         return Some(SPILLOVER);
     }
+    if rule.shares.is_some() {
+        return Some(SHARES);
+    }
     None
 }
 
@@ -93,6 +97,9 @@ fn why_not_async(limit: &LimitContext<'_>) -> Option<&'static str> {
     }
     if rule.spillover.is_some() {
         return Some(SPILLOVER);
+    }
+    if rule.shares.is_some() {
+        return Some(SHARES);
     }
     None
 }

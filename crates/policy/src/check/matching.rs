@@ -58,38 +58,50 @@ pub(super) fn check(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
             "count another attribute, or match it as `present`",
         );
     }
-    check_tiers(limit, sink);
+    check_selected_values(limit, sink);
 }
 
-fn check_tiers(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
-    let Some(tiers) = &limit.rule.tiers else {
-        return;
-    };
-    let by = &tiers.by;
+/// A value that `match` excludes selects neither a tier nor a share.
+fn check_selected_values(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
+    if let Some(tiers) = &limit.rule.tiers {
+        let names = tiers.tiers.iter().map(|(name, _)| name);
+        check_values(limit, ("tiers", "tier"), &tiers.by, names, sink);
+    }
+    if let Some(shares) = &limit.rule.shares {
+        let names = shares.shares.iter().map(|(name, _)| name);
+        check_values(limit, ("shares", "share"), &shares.by, names, sink);
+    }
+}
+
+fn check_values<'a>(
+    limit: &LimitContext<'_>,
+    (field, one): (&str, &str),
+    by: &Located<Attribute>,
+    names: impl Iterator<Item = &'a Located<Box<str>>>,
+    sink: &mut DiagnosticSink,
+) {
     match find_condition(&limit.rule.matching, &by.value).map(|condition| &condition.value.test) {
         Some(Test::Absent) => sink.add(
             by.location,
             format!(
-                "{}: tiers use `{}`, which `match` requires to be absent",
+                "{}: {field} use `{}`, which `match` requires to be absent",
                 limit.name(),
                 by.value
             ),
-            "leave `tiers` out, or match it as `present`",
+            format!("leave `{field}` out, or match it as `present`"),
         ),
         Some(Test::OneOf(values)) => {
-            for (name, _) in &tiers.tiers {
-                if !values.contains(&name.value) {
-                    sink.add(
-                        name.location,
-                        format!(
-                            "{}: tier `{}` is never reached: `match` does not allow this value of `{}`",
-                            limit.name(),
-                            name.value,
-                            by.value
-                        ),
-                        "leave the tier out, or add its value to `match`",
-                    );
-                }
+            for name in names.filter(|name| !values.contains(&name.value)) {
+                sink.add(
+                    name.location,
+                    format!(
+                        "{}: {one} `{}` is never reached: `match` does not allow this value of `{}`",
+                        limit.name(),
+                        name.value,
+                        by.value
+                    ),
+                    format!("leave the {one} out, or add its value to `match`"),
+                );
             }
         }
         _ => {}

@@ -14,6 +14,7 @@ mod quota;
 mod reachability;
 mod rollout;
 mod shared_buckets;
+mod shares;
 mod spillover;
 mod tiers;
 
@@ -42,6 +43,7 @@ pub(crate) fn check_policy(policy: &Policy, locations: &FieldLocations, sink: &m
         rollout::check(&limit, sink);
         consistency::check(&limit, sink);
         spillover::check(&limit, sink);
+        shares::check(&limit, sink);
     }
     reachability::check(policy, locations, sink);
     if is_complete {

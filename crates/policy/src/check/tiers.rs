@@ -70,14 +70,25 @@ fn pluralize(count: usize, what: &str) -> String {
 
 /// Values that differ only in case may name the same tier.
 fn check_tier_names(limit: &LimitContext<'_>, sink: &mut DiagnosticSink) {
+    let tiers = limit.rule.tiers.iter().flat_map(|tiers| &tiers.tiers);
+    check_unique_names(limit, "tier", tiers.map(|(name, _)| name), sink);
+}
+
+/// Reports names that are given twice.
+pub(super) fn check_unique_names<'a>(
+    limit: &LimitContext<'_>,
+    one: &str,
+    names: impl Iterator<Item = &'a Located<Box<str>>>,
+    sink: &mut DiagnosticSink,
+) {
     let mut first_locations: HashMap<&str, SourceLocation> = HashMap::new();
-    for (name, _) in limit.rule.tiers.iter().flat_map(|tiers| &tiers.tiers) {
+    for name in names {
         let first = *first_locations.entry(&name.value).or_insert(name.location);
         if first != name.location {
             sink.add(
                 name.location,
                 format!(
-                    "{}: tier `{}` is given twice; first on line {}",
+                    "{}: {one} `{}` is given twice; first on line {}",
                     limit.name(),
                     name.value,
                     first.line

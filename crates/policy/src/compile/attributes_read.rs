@@ -24,7 +24,7 @@ pub(crate) fn match_attributes(matching: &Match) -> impl Iterator<Item = &Attrib
     conditions.map(|condition| &condition.value.attribute)
 }
 
-/// Every attribute that a limit reads, in its conditions, keys, tiers, costs and quotas.
+/// Every attribute that a limit reads, in its conditions, keys, tiers, shares, costs and quotas.
 pub(crate) fn limit_attributes(limit: &LimitRule) -> BTreeSet<&Attribute> {
     let mut attributes: BTreeSet<&Attribute> = match_attributes(&limit.matching).collect();
     let levels = || limit.levels.iter();
@@ -35,6 +35,7 @@ pub(crate) fn limit_attributes(limit: &LimitRule) -> BTreeSet<&Attribute> {
     attributes.extend(parts.map(|part| &part.attribute.value));
     attributes.extend(limit.distinct.iter().map(|distinct| &distinct.value));
     attributes.extend(limit.tiers.iter().map(|tiers| &tiers.by.value));
+    attributes.extend(limit.shares.iter().map(|shares| &shares.by.value));
     match &limit.cost {
         Cost::ByValue { attribute, .. } | Cost::Attribute { attribute, .. } => {
             attributes.insert(attribute);

@@ -7,9 +7,10 @@ use tollgate_core::{Nanos, QuotaUnit};
 use super::preflights::names_options;
 use super::quota::{QuotaGrant, WindowGrant, compile_quota};
 use super::shared_states::group_into_states;
+use super::shares::divide_quota;
 use crate::attributes::Attribute;
 use crate::model::{
-    Amount, Burst, KeyPart, LimitRule, Penalty, Policy, QuotaSpec, RateSpec, WhenFull,
+    Amount, Burst, KeyPart, LimitRule, Penalty, Policy, QuotaSpec, RateSpec, Shares, WhenFull,
 };
 use crate::rules::{
     AlgorithmSpec, CostRule, DraftLimit, KeyBuffer, KeySpec, MAX_METERS, Meter, MeterRole,
@@ -28,7 +29,9 @@ pub(super) fn compile(
 ) -> Result<DraftLimit, Vec<Diagnostic>> {
     let mut collector = MeterCollector::new(limit);
     let key = full_key(limit);
-    if limit.levels.is_empty() {
+    if let Some(shares) = &limit.shares {
+        collector.add_shares(limit, shares, &key);
+    } else if limit.levels.is_empty() {
         let variants = compile_variants(limit, &mut collector.diagnostics);
         collector.add(
             MeterRole::Main,
@@ -180,6 +183,16 @@ fn build_selector(
             .with_generosity(quotas.map(|quota| generosity(&quota.value)));
         next += tiers.tiers.len();
     }
+    if let Some(shares) = &limit.shares {
+        let names = shares.shares.iter().map(|(name, _)| &*name.value);
+        let parts = shares
+            .shares
+            .iter()
+            .map(|(_, part)| part.value.hundredths());
+        selector = selector
+            .with_tiers(shares.by.value.clone(), names)
+            .with_generosity(std::iter::once(0).chain(parts.map(u128::from)));
+    }
     let recipe = KeySpec::new(key.to_vec());
     let mut buffer = KeyBuffer::new();
     for (over, variant) in limit.overrides.iter().zip(next..) {
@@ -300,6 +313,32 @@ impl MeterCollector {
                 grants: built.grants,
             });
             self.keys.push(key.clone());
+        }
+    }
+
+    /// Adds the common bucket and one meter for each share. The variant of a share is one more than its index, as with tiers. All have
+    /// the key of the limit, so they are in one cluster slot.
+    fn add_shares(&mut self, limit: &LimitRule, shares: &Shares, key: &[KeyPart]) {
+        let divided = match divide_quota(limit, shares) {
+            Ok(divided) => divided,
+            Err(diagnostics) => return self.diagnostics.extend(diagnostics),
+        };
+        let key = KeySpec::new(key.to_vec());
+        let common = QuotaGrant::Windows(vec![divided.common]);
+        self.add(MeterRole::Main, "", None, &[common], &key);
+        for (variant, ((name, _), share)) in shares.shares.iter().zip(divided.shares).enumerate() {
+            let mut variants = vec![QuotaGrant::Unlimited; shares.shares.len().saturating_add(1)];
+            if let Some(own) = variants.get_mut(variant.saturating_add(1)) {
+                *own = QuotaGrant::Windows(vec![share]);
+            }
+            let suffix = format!("!share/{}", name.value);
+            self.add(
+                MeterRole::Share,
+                &suffix,
+                Some(&name.value),
+                &variants,
+                &key,
+            );
         }
     }
 

@@ -11,6 +11,7 @@ mod preflights;
 pub mod quota;
 mod quota_errors;
 mod shared_states;
+pub(crate) mod shares;
 
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,7 @@ pub use overload::{OverloadSpec, PriorityClassSpec, RetrySource, ShedMechanism};
 pub use paths::{DuplicateRule, DuplicateSetting, PathCase, PathParameters, PathSettings};
 pub use quota::{
     Amount, Burst, ComputedRate, Period, QuotaDetails, QuotaOverride, QuotaSpec, RateSpec,
-    RefillMode, Tiers, WindowStart,
+    RefillMode, Shares, Tiers, WindowStart,
 };
 pub use tollgate_core::limit::WhenFull;
 
@@ -182,6 +182,8 @@ pub struct LimitRule {
     pub local: Option<Located<QuotaSpec>>,
     /// A second quota of the same key, charged for requests that the limit's own quota has no room for.
     pub spillover: Option<Located<QuotaSpec>>,
+    /// Guaranteed parts of the limit's own quota.
+    pub shares: Option<Shares>,
     /// A quota that is evaluated beside the enforced one and never enforced.
     pub candidate: Option<Located<QuotaSpec>>,
     /// `enforce`, `shadow` or `off`.
@@ -232,6 +234,7 @@ impl LimitRule {
             distinct: None,
             local: None,
             spillover: None,
+            shares: None,
             candidate: None,
             mode: Mode::default(),
             enforce: Percent::default(),

@@ -4,6 +4,7 @@
 
 use tollgate_core::{Nanos, QuotaUnit};
 
+use super::action::Percent;
 use crate::algorithm::Algorithm;
 use crate::attributes::Attribute;
 use crate::source::Located;
@@ -184,6 +185,15 @@ pub struct Tiers {
     pub by: Located<Attribute>,
     /// The tiers. Any other value gets the limit's own quota.
     pub tiers: Vec<(Located<Box<str>>, Located<QuotaSpec>)>,
+}
+
+/// Guaranteed parts of one quota, by the value of an attribute. What nobody uses is lent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// The attribute whose value selects the share.
+    pub by: Located<Attribute>,
+    /// The shares. A request with any other value only borrows.
+    pub shares: Vec<(Located<Box<str>>, Located<Percent>)>,
 }
 
 /// Another quota for one key.

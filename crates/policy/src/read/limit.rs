@@ -14,7 +14,7 @@ use super::matching::read_match;
 use super::quota::{
     AMOUNT_FIELDS, OPTION_FIELDS, QuotaContext, QuotaOptions, read_quota, read_quota_options,
 };
-use super::{TreeReader, tiers};
+use super::{TreeReader, shares, tiers};
 use crate::model::{Algorithm, Amount, LimitRule, OnMissing, QuotaDetails, QuotaSpec};
 use crate::schema::{
     definition_ref, enumeration, list_of, name_pattern, non_empty_list_of, object,
@@ -101,7 +101,7 @@ const SUBJECT: [Field<LimitDraft>; 6] = [
 ];
 
 /// Quotas besides the limit's own.
-const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 6] = [
+const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 7] = [
     Field::new(
         "tiers",
         FieldDefault::None,
@@ -141,6 +141,13 @@ const ALTERNATIVE_QUOTAS: [Field<LimitDraft>; 6] = [
             limit.rule.spillover =
                 tiers::read_second_quota(reader, node, name, example, &limit.own_quota);
         },
+    ),
+    Field::new(
+        "shares",
+        FieldDefault::None,
+        "Guaranteed parts of the quota by the value of an attribute; what an owner does not use is lent.",
+        || definition_ref("shares"),
+        |reader, node, _, limit| limit.rule.shares = shares::read_shares(reader, node),
     ),
     Field::new(
         "candidate",

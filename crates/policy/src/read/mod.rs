@@ -24,6 +24,7 @@ mod preflights;
 mod quota;
 mod rate;
 mod scalar;
+mod shares;
 mod tiers;
 mod upstream;
 
@@ -47,7 +48,7 @@ use field_spec::field_specs;
 use quota::{AMOUNT_FIELDS, OPTION_FIELDS, UNLIMITED_FIELD};
 
 /// The schemas of the parts of a policy, by definition name.
-pub(crate) fn schemas() -> [(&'static str, Value); 10] {
+pub(crate) fn schemas() -> [(&'static str, Value); 11] {
     [
         ("limit", limit::schema()),
         ("level", tiers::level_schema()),
@@ -55,6 +56,7 @@ pub(crate) fn schemas() -> [(&'static str, Value); 10] {
         ("rates", rate::schema()),
         ("quota", quota::schema()),
         ("tiers", tiers::schema()),
+        ("shares", shares::schema()),
         ("override", tiers::override_schema()),
         ("cost", cost::cost_schema()),
         ("count", cost::count_schema()),
@@ -63,7 +65,7 @@ pub(crate) fn schemas() -> [(&'static str, Value); 10] {
 }
 
 /// All maps of a policy with their fields.
-pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 29] {
+pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 30] {
     let quota = || field_specs(&OPTION_FIELDS).chain(field_specs(&AMOUNT_FIELDS));
     [
         ("policy", field_specs(&policy::POLICY).collect()),
@@ -77,6 +79,7 @@ pub(crate) fn tables() -> [(&'static str, Vec<FieldSpec>); 29] {
         ("deny", field_specs(&lists::DENY).collect()),
         ("limit", limit::fields().collect()),
         ("tiers", field_specs(&tiers::TIERS).collect()),
+        ("shares", field_specs(&shares::SHARES).collect()),
         ("level", field_specs(&tiers::LEVEL).chain(quota()).collect()),
         (
             "override",

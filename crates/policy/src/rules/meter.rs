@@ -12,13 +12,13 @@ use crate::attributes::Attributes;
 pub struct Meter {
     /// The stable identity of its state across reloads: the limit's name, or `id:` and its id, plus a suffix (`login`,
     /// `login#2` for a second window, `login/org` for a level, `login!block`, `login!offences`, `login!seen`, `login!local`,
-    /// `login!spillover`, `login!candidate`, `login!candidate#2`). Limits that share a bucket have the identity `@bucket`.
+    /// `login!spillover`, `login!share/team-a`, `login!candidate`, `login!candidate#2`). Limits that share a bucket have the identity `@bucket`.
     pub identity: Box<str>,
     /// The `id` in the file, if there is one.
     pub fixed_id: Option<u16>,
     /// Its role.
     pub role: MeterRole,
-    /// The level's name, if the rule is a hierarchy.
+    /// The name of the level, if the rule is a hierarchy, or of the share.
     pub level: Option<Box<str>>,
     /// All quotas of the state: the limit's own first, then tiers and overrides.
     pub quotas: Box<[Limit]>,
@@ -57,6 +57,9 @@ pub enum MeterRole {
     Main,
     /// A permissive bucket of this process that must admit too.
     Local,
+    /// A guaranteed part of the main meter's quota. If it admits, the main meter is charged whatever it has left. If not, the main meter
+    /// alone must admit.
+    Share,
     /// Charged instead of the main meters, when those have no room.
     Spillover,
     /// Spent while the key is blocked.

@@ -37,15 +37,19 @@ fn warn_of_limit(limit: &LimitRule, sink: &mut DiagnosticSink) {
         return;
     }
     let name = &limit.name.value;
-    if let Some(tiers) = &limit.tiers
-        && is_sent_by_clients(&tiers.by.value)
-    {
-        let by = &tiers.by.value;
-        sink.add(
-            tiers.by.location,
-            format!("limit `{name}`: the tier depends on `{by}`, which every client can send"),
-            HELP,
-        );
+    let tiers = limit.tiers.iter().map(|tiers| ("tier", &tiers.by));
+    let shares = limit.shares.iter().map(|shares| ("share", &shares.by));
+    for (what, by) in tiers.chain(shares) {
+        if is_sent_by_clients(&by.value) {
+            let attribute = &by.value;
+            sink.add(
+                by.location,
+                format!(
+                    "limit `{name}`: the {what} depends on `{attribute}`, which every client can send"
+                ),
+                HELP,
+            );
+        }
     }
     let tiers = limit.tiers.iter().flat_map(|tiers| &tiers.tiers);
     let quotas = tiers

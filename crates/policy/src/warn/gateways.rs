@@ -56,10 +56,9 @@ pub(super) fn claim_in_match(matching: &Match) -> Option<(SourceLocation, &Attri
 fn claim_in_limit(limit: &LimitRule) -> Option<(SourceLocation, &Attribute)> {
     let levels = limit.levels.iter().flat_map(|level| &level.key);
     let mut parts = limit.key.iter().chain(levels);
-    let by_tiers = limit
-        .tiers
-        .iter()
-        .map(|tiers| (tiers.by.location, &tiers.by.value));
+    let tiers = limit.tiers.iter().map(|tiers| &tiers.by);
+    let selected_by = tiers.chain(limit.shares.iter().map(|shares| &shares.by));
+    let mut selected_by = selected_by.map(|by| (by.location, &by.value));
     let quotas = limit.tiers.iter().flat_map(|tiers| &tiers.tiers);
     let quotas = quotas.map(|(_, quota)| quota).chain([&limit.quota]);
     let mut times = quotas.filter_map(|quota| match &quota.value.amount {
@@ -71,7 +70,7 @@ fn claim_in_limit(limit: &LimitRule) -> Option<(SourceLocation, &Attribute)> {
             let part = parts.find(|part| is_claim(&part.attribute.value))?;
             Some((part.attribute.location, &part.attribute.value))
         })
-        .or_else(|| by_tiers.into_iter().find(|(_, by)| is_claim(by)))
+        .or_else(|| selected_by.find(|(_, by)| is_claim(by)))
         .or_else(|| times.find(|(_, times)| is_claim(times)))
 }
 

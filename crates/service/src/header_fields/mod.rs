@@ -237,6 +237,8 @@ pub fn with_header_fields<R>(work: impl FnOnce(&mut HeaderFields) -> R) -> R {
 /// Whether a limit is sent to clients: every enforced limit, by the quota that was charged; an auxiliary meter only if it denies.
 fn is_sent_to_clients(state: &LimitState) -> bool {
     state.enforcement == EnforcementMode::Enforced
-        && (matches!(state.role(), MeterRole::Main | MeterRole::Spillover)
-            || !state.outcome.is_admitted())
+        && (matches!(
+            state.role(),
+            MeterRole::Main | MeterRole::Share | MeterRole::Spillover
+        ) || !state.outcome.is_admitted())
 }

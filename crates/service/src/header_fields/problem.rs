@@ -53,6 +53,7 @@ pub const fn role_name(role: MeterRole) -> &'static str {
     match role {
         MeterRole::Main => "main",
         MeterRole::Local => "local",
+        MeterRole::Share => "share",
         MeterRole::Spillover => "spillover",
         MeterRole::Block => "block",
         MeterRole::Offences => "offences",

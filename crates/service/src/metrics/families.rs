@@ -75,7 +75,7 @@ families! {
     LIMIT_OVERFLOW Counter "tollgate_limit_overflow" ["limit"]
         "Requests decided without a state of the key because memory for keys was full";
     LIMIT_SPILLED_OVER Counter "tollgate_limit_spilled_over" ["limit"]
-        "Requests admitted by each limit that were charged to its spillover quota";
+        "Requests admitted by each limit that were charged to its spillover quota, or that borrowed from other shares";
     LIMIT_EVICTIONS Counter "tollgate_limit_evictions" ["limit"]
         "Live states of each limit that were evicted because memory for keys was full";
     LIMIT_CAPACITY_REFUSALS Counter "tollgate_limit_capacity_refusals" ["limit"]

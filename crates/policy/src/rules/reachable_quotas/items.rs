@@ -16,7 +16,13 @@ use crate::model::{GroupSelection, Mode, OnMissing};
 pub(super) fn meters(limit: &DraftLimit) -> impl Iterator<Item = (&Meter, &KeySpec)> {
     let is_enforced = limit.rule.mode == Mode::Enforce;
     let meters = limit.rule.meters.iter().zip(&limit.keys);
-    meters.filter(move |(meter, _)| is_enforced && meter.role != MeterRole::Candidate)
+    // A request has at most one of the shares.
+    let mut has_share = false;
+    meters.filter(move |(meter, _)| match meter.role {
+        MeterRole::Candidate => false,
+        MeterRole::Share => is_enforced && !std::mem::replace(&mut has_share, true),
+        _ => is_enforced,
+    })
 }
 
 /// Quotas that apply to the same requests: the meters of one limit with one key.
