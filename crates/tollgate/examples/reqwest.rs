@@ -38,7 +38,7 @@ async fn call(url: &str) -> Result<(), Failure> {
         .with(PacerMiddleware::new(PacerSettings::default()))
         .build();
     let started = Instant::now();
-    for request in 1..=8 {
+    for request in 1..=30 {
         let status = client.get(url).send().await?.status();
         println!(
             "request {request}: {status} after {:.1?}",
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Failure> {
     if let Some(url) = std::env::args().nth(1) {
         return call(&url).await;
     }
-    let limiter = Limiter::per_second(4).burst(2).name("all").build()?;
+    let limiter = Limiter::per_second(10).burst(10).name("all").build()?;
     let router = Router::new()
         .route("/", get(limited))
         .with_state(Arc::new(limiter));
