@@ -46,3 +46,30 @@ impl fmt::Display for PaceError {
 }
 
 impl std::error::Error for PaceError {}
+
+/// A request failed, or was not sent because of a limit.
+#[derive(Debug)]
+pub enum ClientError<E> {
+    /// The request was not sent: its wait would have been too long.
+    Pace(PaceError),
+    /// The inner service failed.
+    Inner(E),
+}
+
+impl<E: fmt::Display> fmt::Display for ClientError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pace(error) => error.fmt(f),
+            Self::Inner(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for ClientError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Pace(_) => None,
+            Self::Inner(error) => Some(error),
+        }
+    }
+}

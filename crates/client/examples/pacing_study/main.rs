@@ -154,6 +154,14 @@ fn shared_work(seed: u64) -> (Outcome, f64) {
     (simulation.run(3_000.0), ideal)
 }
 
+/// One client with a quota that the server reports. Returns the outcome and the ideal time.
+fn lone_work(burst: f64) -> (Outcome, f64) {
+    let requests = 3_000;
+    let server = Server::new(RATE, burst).with_reports();
+    let simulation = Simulation::new(vec![paced()(1)], server).with_work(requests);
+    (simulation.run(3_000.0), (requests as f64 - burst) / RATE)
+}
+
 fn refused_part(outcome: &Outcome) -> f64 {
     let admitted: u64 = outcome.admitted.iter().sum();
     outcome.total_refused() as f64 / (admitted + outcome.total_refused()) as f64
@@ -166,7 +174,8 @@ fn mean(runs: &[Outcome], value: impl Fn(&Outcome) -> f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        DROP, RATE, SECONDS, hidden_quota, kinds, mean, outage, paced, refused_part, shared_work,
+        DROP, RATE, SECONDS, hidden_quota, kinds, lone_work, mean, outage, paced, refused_part,
+        shared_work,
     };
 
     #[test]
@@ -198,6 +207,21 @@ mod tests {
             outcome.finished_at
         );
         assert!(refused_part(&outcome) < 0.01, "{}", refused_part(&outcome));
+    }
+
+    /// A lone client took a quarter of the quota that a server reported, because the refill of a full bucket counted as the use
+    /// of others.
+    #[test]
+    fn a_lone_client_uses_all_of_a_reported_quota() {
+        for burst in [50.0, 100.0, 300.0] {
+            let (outcome, ideal) = lone_work(burst);
+            assert!(
+                outcome.finished_at <= ideal * 1.2,
+                "{} of {ideal}",
+                outcome.finished_at
+            );
+            assert!(refused_part(&outcome) < 0.01, "{}", refused_part(&outcome));
+        }
     }
 
     #[test]

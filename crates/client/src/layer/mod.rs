@@ -3,25 +3,23 @@
 //! Must not know: how the pacer decides.
 
 mod body;
-mod request_facts;
 mod retries;
 mod service;
 
 pub use body::PacedBody;
-pub use request_facts::{Deadline, Route};
 pub use retries::{CloneBody, EmptyBody, NoReplay, ReplayBody};
-pub use service::{ClientError, PacedFuture, PacedService};
+pub use service::{PacedFuture, PacedService};
 
 use tollgate_store::{Clock, SystemClock};
 use tower_layer::Layer;
 
-use self::request_facts::PartitionHasher;
+use crate::request_facts::PartitionHasher;
 use crate::settings::PacerSettings;
 use crate::shared_pacer::SharedPacer;
 
 /// A layer around a client's service, such as hyper-util's `Client`. All clones share one pacer.
 ///
-/// Requests wait for the limits of their host. A request can carry a [`Route`], a [`Deadline`], a
+/// Requests wait for the limits of their host. A request can carry a [`Route`](crate::Route), a [`Deadline`](crate::Deadline), a
 /// [`Priority`](crate::Priority) and a [`RequestCost`](crate::RequestCost) as extensions.
 ///
 /// ```

@@ -3,26 +3,28 @@
 //! Must not know: how the pacer decides.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_http::{RateLimitInfo, ResponseReader};
+use tollgate_core::Timestamp;
 use tollgate_store::{Clock, SystemClock};
 use tower_service::Service;
 
 use super::PacerLayer;
 use super::body::PacedBody;
-use super::request_facts::RequestFacts;
 use super::retries::{CloneBody, ReplayBody};
-use crate::error::PaceError;
-use crate::retry::RetryDecision;
-
-/// The longest body of a refusal that is read for its reason.
-const MAX_REFUSAL_BODY: usize = 16_384;
+use crate::attempts::{
+    Exchange, MAX_REFUSAL_BODY, ReadResponse, has_reason, read_fields, send_paced,
+};
+use crate::error::ClientError;
+use crate::request_facts::RequestFacts;
 
 /// A client's service behind a [`PacerLayer`]. Its response is that of the inner service; the last refusal is passed on.
 #[derive(Debug)]
@@ -47,33 +49,6 @@ impl<S: Clone, R: Clone, C: Clock + 'static> Clone for PacedService<S, R, C> {
         Self {
             inner: self.inner.clone(),
             layer: self.layer.clone(),
-        }
-    }
-}
-
-/// A request failed, or was not sent because of a limit.
-#[derive(Debug)]
-pub enum ClientError<E> {
-    /// The request was not sent: its wait would have been too long.
-    Pace(PaceError),
-    /// The inner service failed.
-    Inner(E),
-}
-
-impl<E: fmt::Display> fmt::Display for ClientError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pace(error) => error.fmt(f),
-            Self::Inner(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: std::error::Error + 'static> std::error::Error for ClientError<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Pace(_) => None,
-            Self::Inner(error) => Some(error),
         }
     }
 }
@@ -121,87 +96,72 @@ where
         // The clone takes the place of the service that is ready, which has to be the one that is called.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
-        let layer = self.layer.clone();
-        PacedFuture(Box::pin(send(layer, ready, request)))
+        let (parts, body) = request.into_parts();
+        let facts = RequestFacts::of_parts(&parts, &self.layer.hasher);
+        let pacer = self.layer.pacer.clone();
+        let retries_all_methods = self.layer.retries_all_methods;
+        let exchange = ServiceExchange {
+            service: ready,
+            replay: self.layer.replay.clone(),
+            messages: PhantomData,
+        };
+        PacedFuture(Box::pin(async move {
+            let request = (parts, body);
+            send_paced(exchange, &pacer, facts, retries_all_methods, request).await
+        }))
     }
 }
 
-/// Sends a request until it is not refused, or a retry is not allowed.
-async fn send<S, R, C, Q, B>(
-    layer: PacerLayer<R, C>,
-    mut service: S,
-    request: Request<Q>,
-) -> Result<Response<PacedBody<B>>, ClientError<S::Error>>
+/// The inner service, and how it sends bodies again.
+struct ServiceExchange<S, R, Q, B> {
+    service: S,
+    replay: R,
+    messages: PhantomData<fn(Q) -> B>,
+}
+
+impl<S, R, Q, B> Exchange for ServiceExchange<S, R, Q, B>
 where
-    S: Service<Request<Q>, Response = Response<B>>,
-    R: ReplayBody<Q>,
-    C: Clock + 'static,
-    B: Body<Data = Bytes> + Unpin,
+    S: Service<Request<Q>, Response = Response<B>> + Send,
+    S::Future: Send,
+    S::Error: Send,
+    R: ReplayBody<Q> + Send + Sync,
+    Q: Send,
+    B: Body<Data = Bytes> + Unpin + Send,
 {
-    let (parts, body) = request.into_parts();
-    let facts = RequestFacts::new(&parts, &layer.hasher);
-    let may_retry = facts.is_idempotent || layer.retries_all_methods;
-    let mut next = Some((parts, body));
-    let mut attempt = 1;
-    while let Some((parts, body)) = next.take() {
-        let copy = if may_retry {
-            layer.replay.replay(&body).map(|body| (parts.clone(), body))
-        } else {
-            None
-        };
-        let acquired = layer.pacer.acquire(&facts.as_pace_request(attempt)).await;
-        let mut permit = acquired.map_err(ClientError::Pace)?;
-        if attempt > 1 {
-            std::future::poll_fn(|context| service.poll_ready(context))
-                .await
-                .map_err(ClientError::Inner)?;
-        }
-        permit.mark_sent();
-        let response = match service.call(Request::from_parts(parts, body)).await {
-            Ok(response) => response.map(PacedBody::new),
-            Err(error) => {
-                permit.fail();
-                return Err(ClientError::Inner(error));
+    type Request = (Parts, Q);
+    type Response = Response<PacedBody<B>>;
+    type Error = S::Error;
+
+    fn copy(&self, (parts, body): &Self::Request) -> Option<Self::Request> {
+        let body = self.replay.replay(body)?;
+        Some((parts.clone(), body))
+    }
+
+    async fn prepare_retry(&mut self) -> Result<(), S::Error> {
+        poll_fn(|context| self.service.poll_ready(context)).await
+    }
+
+    async fn send(&mut self, (parts, body): Self::Request) -> Result<Self::Response, S::Error> {
+        let response = self.service.call(Request::from_parts(parts, body)).await?;
+        Ok(response.map(PacedBody::new))
+    }
+
+    async fn read(
+        mut response: Self::Response,
+        now: Timestamp,
+    ) -> ReadResponse<Self::Response, S::Error> {
+        let mut reader = read_fields(response.headers(), now);
+        let status = response.status().as_u16();
+        if has_reason(status, response.headers()) {
+            let body = response.body_mut().peek(MAX_REFUSAL_BODY).await;
+            if let Some(media_type) = response.headers().get(CONTENT_TYPE) {
+                reader.body(media_type.as_bytes(), &body);
             }
-        };
-        let (response, info) = read(response, layer.pacer.now()).await;
-        let refusal = permit.finish(response.status().as_u16(), &info);
-        let (Some(refusal), Some(copy)) = (refusal, copy) else {
-            return Ok(response);
-        };
-        let decision = layer.pacer.decide_retry(&refusal, attempt, facts.deadline);
-        if decision == RetryDecision::GiveUp {
-            return Ok(response);
         }
-        next = Some(copy);
-        attempt += 1;
-    }
-    // Every turn of the loop returns or sets the next request.
-    Err(ClientError::Pace(PaceError::QueueFull))
-}
-
-/// Reads the limits out of a response, and the reason out of a refusal's short JSON body.
-async fn read<B: Body<Data = Bytes> + Unpin>(
-    mut response: Response<PacedBody<B>>,
-    now: tollgate_core::Timestamp,
-) -> (Response<PacedBody<B>>, RateLimitInfo) {
-    let mut reader = ResponseReader::new(now);
-    for (name, value) in response.headers() {
-        reader.field(name.as_str(), value.as_bytes());
-    }
-    let status = response.status().as_u16();
-    if matches!(status, 403 | 429 | 503 | 529) && has_short_body(&response) {
-        let body = response.body_mut().peek(MAX_REFUSAL_BODY).await;
-        if let Some(media_type) = response.headers().get(CONTENT_TYPE) {
-            reader.body(media_type.as_bytes(), &body);
+        ReadResponse {
+            response: Ok(response),
+            status,
+            info: reader.finish(),
         }
     }
-    (response, reader.finish())
-}
-
-/// Whether a body has a known, short length. Nothing waits for a body that may never end.
-fn has_short_body<B>(response: &Response<B>) -> bool {
-    let length = response.headers().get(CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    length.is_some_and(|length| (1..=MAX_REFUSAL_BODY).contains(&length))
 }

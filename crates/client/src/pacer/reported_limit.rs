@@ -15,6 +15,8 @@ const FRESH: Nanos = Nanos::from_secs(60);
 const MAX_RESET: Nanos = Nanos::from_secs(600);
 /// The share of a client that knows nothing yet. It doubles or halves quickly to what is measured.
 const FIRST_SHARE: f64 = 0.25;
+/// The longest window that is treated as a bucket.
+const SHORT_WINDOW: Nanos = Nanos::from_secs(3);
 /// The part of a new measurement in the share.
 const SMOOTHING: f64 = 0.4;
 
@@ -34,6 +36,8 @@ pub(crate) struct ReportedLimit {
     measured_remaining: f64,
     measured_reset_at: Timestamp,
     used: f64,
+    /// Whether the quota refills all the time, and not at the end of a window.
+    is_bucket: bool,
     next_at: Timestamp,
     /// By how much each unit of the last request moved `next_at`.
     seconds_per_unit: f64,
@@ -57,6 +61,8 @@ impl ReportedLimit {
             measured_remaining: remaining,
             measured_reset_at: reset_at,
             used: 0.0,
+            // The end of a short window is never far: it makes no difference.
+            is_bucket: info.window.is_some_and(|window| window <= SHORT_WINDOW),
             next_at: now,
             seconds_per_unit: 0.0,
         })
@@ -133,11 +139,16 @@ impl ReportedLimit {
     fn rate(&self, now: Timestamp) -> f64 {
         let left = seconds(self.reset_at.since(now)).max(1.0);
         let total = self.remaining.max(1.0) / left;
-        // Beyond twice the quota's own rate there is only a burst, which others want as well.
-        let sustained = match (self.quota, self.window) {
-            (Some(quota), Some(window)) if !window.is_zero() => quota / seconds(window),
-            _ => total,
+        let Some(sustained) = self.sustained() else {
+            return self.share * total;
         };
+        // A bucket gains this much even if nothing remains.
+        let total = if self.is_bucket {
+            total.max(sustained)
+        } else {
+            total
+        };
+        // Beyond twice the quota's own rate there is only a burst, which others want as well.
         let total = if self.share > 0.9 {
             total
         } else {
@@ -146,28 +157,39 @@ impl ReportedLimit {
         self.share * total
     }
 
+    /// Units per second that the quota admits in the long run, for all clients.
+    fn sustained(&self) -> Option<f64> {
+        let window = self.window.filter(|window| !window.is_zero())?;
+        Some(self.quota? / seconds(window))
+    }
+
     /// Measures this client's share of the traffic since the last measurement.
     fn measure(&mut self, remaining: f64, now: Timestamp) {
         let elapsed = now.since(self.measured_at);
-        let is_enough = elapsed >= Nanos::from_secs(1) && self.used >= 3.0;
-        if !is_enough && elapsed < Nanos::from_secs(5) {
+        if elapsed < Nanos::from_secs(1) || (self.used < 1.0 && elapsed < Nanos::from_secs(5)) {
             return;
         }
         let moved = self
             .reset_at
             .since(self.measured_reset_at)
             .max(self.measured_reset_at.since(self.reset_at));
-        // A window's end stays where it is; the reset of a bucket moves as it refills.
+        // A window's end stays where it is until the next window; the reset of a bucket moves as it refills.
         let is_window = moved <= Nanos::from_millis(1_500) && elapsed > Nanos::from_secs(3);
-        let refill = match (self.quota, self.window) {
-            (Some(quota), Some(window)) if !is_window && !window.is_zero() => {
-                quota / seconds(window) * seconds(elapsed)
-            }
+        let is_next = self.window.is_some_and(|window| moved >= window);
+        if self.window.is_some_and(|window| window > SHORT_WINDOW) && !is_next {
+            self.is_bucket = !is_window && elapsed > Nanos::from_secs(3);
+        }
+        let refill = match (self.sustained(), self.quota) {
+            // A full bucket gains nothing: what others could have used at most is what is missing now.
+            (Some(sustained), Some(quota)) if !is_window => (sustained * seconds(elapsed))
+                .min((quota - self.measured_remaining).max(0.0) + self.used),
             _ => 0.0,
         };
         let spent = self.measured_remaining - remaining + refill;
-        if spent > 0.0 && self.used > 0.0 {
-            let share = (self.used / spent).clamp(MIN_SHARE, 1.0);
+        let is_full = self.quota.is_some_and(|quota| remaining + 1.0 >= quota);
+        if self.used > 0.0 && (spent > 0.0 || is_full) {
+            let share = if is_full { 1.0 } else { self.used / spent };
+            let share = share.clamp(MIN_SHARE, 1.0);
             self.share += (share - self.share) * SMOOTHING;
         }
         self.measured_at = now;

@@ -14,6 +14,7 @@ mod operations;
 mod rate_limit_fields;
 mod redis;
 mod replace;
+mod reqwest;
 mod restore;
 mod until_ready;
 mod wait;

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 
 use http::header::{AUTHORIZATION, HOST};
 use http::request::Parts;
+use http::{Extensions, HeaderMap, Method};
 use tollgate_core::Timestamp;
 
 use crate::request::{PaceRequest, Priority, RequestCost};
@@ -25,7 +26,7 @@ pub struct Deadline(pub Timestamp);
 
 /// Names partitions: the host, and a keyed digest of the credentials, from which nobody can read them.
 #[derive(Clone, Default)]
-pub(super) struct PartitionHasher(RandomState);
+pub(crate) struct PartitionHasher(RandomState);
 
 impl fmt::Debug for PartitionHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,29 +35,50 @@ impl fmt::Debug for PartitionHasher {
 }
 
 /// The facts about a request that hold for all its attempts.
-pub(super) struct RequestFacts {
+pub(crate) struct RequestFacts {
     partition: String,
     route: &'static str,
     cost: RequestCost,
     priority: Priority,
-    pub(super) deadline: Option<Timestamp>,
-    pub(super) is_idempotent: bool,
+    pub(crate) deadline: Option<Timestamp>,
+    pub(crate) is_idempotent: bool,
 }
 
 impl RequestFacts {
-    pub(super) fn new(parts: &Parts, hasher: &PartitionHasher) -> Self {
-        let extension = &parts.extensions;
+    pub(crate) fn new(
+        method: &Method,
+        host: Option<&str>,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+        hasher: &PartitionHasher,
+    ) -> Self {
         Self {
-            partition: partition(parts, hasher),
-            route: extension.get::<Route>().map_or("", |route| route.0),
-            cost: extension.get().copied().unwrap_or_default(),
-            priority: extension.get().copied().unwrap_or_default(),
-            deadline: extension.get::<Deadline>().map(|deadline| deadline.0),
-            is_idempotent: crate::retry::is_idempotent(parts.method.as_str()),
+            partition: partition(host, headers, hasher),
+            route: extensions.get::<Route>().map_or("", |route| route.0),
+            cost: extensions.get().copied().unwrap_or_default(),
+            priority: extensions.get().copied().unwrap_or_default(),
+            deadline: extensions.get::<Deadline>().map(|deadline| deadline.0),
+            is_idempotent: crate::retry::is_idempotent(method.as_str()),
         }
     }
 
-    pub(super) const fn as_pace_request(&self, attempt: u32) -> PaceRequest<'_> {
+    /// The facts about a request whose extensions are its own.
+    pub(crate) fn of_parts(parts: &Parts, hasher: &PartitionHasher) -> Self {
+        let host = parts.uri.authority().map(|authority| {
+            // Never the user and password before the `@`.
+            let text = authority.as_str();
+            text.rsplit_once('@').map_or(text, |(_, host)| host)
+        });
+        Self::new(
+            &parts.method,
+            host,
+            &parts.headers,
+            &parts.extensions,
+            hasher,
+        )
+    }
+
+    pub(crate) const fn as_pace_request(&self, attempt: u32) -> PaceRequest<'_> {
         let mut request = PaceRequest::new(self.partition.as_str())
             .with_route(self.route)
             .with_cost(self.cost)
@@ -67,22 +89,14 @@ impl RequestFacts {
     }
 }
 
-fn partition(parts: &Parts, hasher: &PartitionHasher) -> String {
-    let header = || parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = parts.uri.authority().map(|authority| {
-        // Never the user and password before the `@`.
-        let text = authority.as_str();
-        text.rsplit_once('@').map_or(text, |(_, host)| host)
-    });
+fn partition(host: Option<&str>, headers: &HeaderMap, hasher: &PartitionHasher) -> String {
+    let header = || headers.get(HOST).and_then(|host| host.to_str().ok());
     let mut name = host
         .or_else(header)
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let named = CREDENTIALS
-        .iter()
-        .filter_map(|name| parts.headers.get(*name));
-    let mut credentials = parts
-        .headers
+    let named = CREDENTIALS.iter().filter_map(|name| headers.get(*name));
+    let mut credentials = headers
         .get(AUTHORIZATION)
         .into_iter()
         .chain(named)

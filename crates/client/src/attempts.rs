@@ -1,0 +1,113 @@
+//! The attempts of one request: wait for its turn, send it, report the response, and decide whether to send it again.
+//!
+//! The tower layer and the middleware for reqwest share it. Must not know: how the pacer decides, which client sends.
+
+use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
+use tollgate_core::Timestamp;
+use tollgate_http::{RateLimitInfo, ResponseReader};
+use tollgate_store::Clock;
+
+use crate::error::{ClientError, PaceError};
+use crate::request_facts::RequestFacts;
+use crate::retry::RetryDecision;
+use crate::shared_pacer::SharedPacer;
+
+/// The longest body of a refusal that is read for its reason.
+pub(crate) const MAX_REFUSAL_BODY: usize = 16_384;
+
+/// A client that sends requests and reads responses.
+pub(crate) trait Exchange {
+    type Request: Send;
+    type Response: Send;
+    type Error: Send;
+
+    /// A copy to send again, made before the request is sent. `None` if it cannot be sent twice.
+    fn copy(&self, request: &Self::Request) -> Option<Self::Request>;
+
+    /// Waits until the client can send another request. Before the first it can.
+    fn prepare_retry(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// Sends a request.
+    fn send(
+        &mut self,
+        request: Self::Request,
+    ) -> impl Future<Output = Result<Self::Response, Self::Error>> + Send;
+
+    /// Reads the status and the limits out of a response, and the reason out of a refusal's body. The response stays
+    /// complete.
+    fn read(
+        response: Self::Response,
+        now: Timestamp,
+    ) -> impl Future<Output = ReadResponse<Self::Response, Self::Error>> + Send;
+}
+
+/// A response, and what it says about limits.
+pub(crate) struct ReadResponse<R, E> {
+    /// An error if the body of a refusal could not be read.
+    pub(crate) response: Result<R, E>,
+    pub(crate) status: u16,
+    pub(crate) info: RateLimitInfo,
+}
+
+/// Sends a request until it is not refused, or a retry is not allowed.
+pub(crate) async fn send_paced<E: Exchange, C: Clock + 'static>(
+    mut exchange: E,
+    pacer: &SharedPacer<C>,
+    facts: RequestFacts,
+    retries_all_methods: bool,
+    request: E::Request,
+) -> Result<E::Response, ClientError<E::Error>> {
+    let may_retry = facts.is_idempotent || retries_all_methods;
+    let mut next = Some(request);
+    let mut attempt = 1;
+    while let Some(request) = next.take() {
+        let copy = may_retry.then(|| exchange.copy(&request)).flatten();
+        let acquired = pacer.acquire(&facts.as_pace_request(attempt)).await;
+        let mut permit = acquired.map_err(ClientError::Pace)?;
+        if attempt > 1 {
+            let prepared = exchange.prepare_retry().await;
+            prepared.map_err(ClientError::Inner)?;
+        }
+        permit.mark_sent();
+        let response = match exchange.send(request).await {
+            Ok(response) => response,
+            Err(error) => {
+                permit.fail();
+                return Err(ClientError::Inner(error));
+            }
+        };
+        let read = E::read(response, pacer.now()).await;
+        let refusal = permit.finish(read.status, &read.info);
+        let response = read.response.map_err(ClientError::Inner)?;
+        let (Some(refusal), Some(copy)) = (refusal, copy) else {
+            return Ok(response);
+        };
+        let decision = pacer.decide_retry(&refusal, attempt, facts.deadline);
+        if decision == RetryDecision::GiveUp {
+            return Ok(response);
+        }
+        next = Some(copy);
+        attempt += 1;
+    }
+    // Every turn of the loop returns or sets the next request.
+    Err(ClientError::Pace(PaceError::QueueFull))
+}
+
+/// A reader that has read the header fields of a response.
+pub(crate) fn read_fields(headers: &HeaderMap, now: Timestamp) -> ResponseReader {
+    let mut reader = ResponseReader::new(now);
+    for (name, value) in headers {
+        reader.field(name.as_str(), value.as_bytes());
+    }
+    reader
+}
+
+/// Whether a response may be a refusal whose body says why, and the body has a known, short length. Nothing waits for a
+/// body that may never end.
+pub(crate) fn has_reason(status: u16, headers: &HeaderMap) -> bool {
+    let length = headers.get(CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    matches!(status, 403 | 429 | 503 | 529)
+        && length.is_some_and(|length| (1..=MAX_REFUSAL_BODY).contains(&length))
+}
