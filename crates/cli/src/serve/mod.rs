@@ -222,11 +222,7 @@ async fn run(
         )
     });
     open_file_limit::raise_to_hard_limit(expected_connections(options));
-    let mut measuring = JoinSet::new();
-    measuring.spawn(Arc::clone(app.saturation()).measure_runtime_delay());
-    measuring.spawn(Arc::clone(app.service()).measure_process_cpu());
-    measuring.spawn(Arc::clone(app.service()).log_memory_pressure());
-    measuring.spawn(Arc::<RateLimitService<_>>::clone(app.service()).run_watchdog());
+    let _measuring = measure_process(&app);
     announce_start(&app, options.policy_path(), &addresses);
     manager.notify(READY);
     tokio::select! {
@@ -249,6 +245,16 @@ async fn run(
     let counters = [app.counters(), grpc.counters(), resp.counters()];
     log_shutdown_totals(&app, &resp, counters, cut);
     Ok(())
+}
+
+/// Measures the runtime and the process until the set is dropped.
+fn measure_process(app: &HttpApi<SystemClock>) -> JoinSet<()> {
+    let mut measuring = JoinSet::new();
+    measuring.spawn(Arc::clone(app.saturation()).measure_runtime_delay());
+    measuring.spawn(Arc::clone(app.service()).measure_process_cpu());
+    measuring.spawn(Arc::clone(app.service()).log_memory_pressure());
+    measuring.spawn(Arc::<RateLimitService<_>>::clone(app.service()).run_watchdog());
+    measuring
 }
 
 /// The bounds of each listener but the admin listener.
