@@ -10,6 +10,7 @@ mod quotas;
 mod read_ahead;
 mod reload;
 mod responses;
+mod shares;
 mod simulated_driver;
 mod spillover;
 mod threads;

@@ -268,8 +268,9 @@ pub(super) fn describe_round_trips(limit: &LimitRule, round_trips: u64) -> Strin
         (_, 1) => "1 round trip".to_owned(),
         (_, many) => format!("{} round trips", format_big_number(many.into())),
     };
-    match limit.spillover {
-        Some(_) => format!("{words}, and one more for a request that spills over"),
-        None => words,
+    match (&limit.spillover, &limit.shares) {
+        (Some(_), _) => format!("{words}, and one more for a request that spills over"),
+        (_, Some(_)) => format!("{words}, and one more for an owner that borrows"),
+        (None, None) => words,
     }
 }

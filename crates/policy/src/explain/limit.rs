@@ -8,6 +8,7 @@ use tollgate_core::Nanos;
 use super::cost::{describe_cost, describe_count, describe_refund};
 use super::fleet::{self, OverAdmission};
 use super::matching;
+use super::shares;
 use super::window::{WindowExplanation, explain_window};
 use crate::compile::quota::{ComputedGrant, QuotaGrant, WindowGrant, compile_quota};
 use crate::compile::{full_key, when_full};
@@ -30,7 +31,7 @@ pub struct LimitExplanation {
     pub applies_to: String,
     /// The key that it counts by.
     pub per: String,
-    /// Its quotas: its own or its levels, then tiers and overrides, then the local bucket, the spillover quota and the
+    /// Its quotas: its own or its levels, then shares and the common bucket, tiers and overrides, then the local bucket, the spillover quota and the
     /// candidate.
     pub quotas: Vec<QuotaExplanation>,
     /// By how much a fleet may exceed the limit's own quota.
@@ -73,6 +74,9 @@ pub(super) fn explain(
     if limit.levels.is_empty() {
         quotas.push(quota(own_name(limit), &limit.quota, limit.overdraft)?);
     }
+    if let Some(shares) = &limit.shares {
+        quotas.extend(shares::explain(limit, shares, max_cost)?);
+    }
     for level in &limit.levels {
         quotas.push(quota(
             format!("level {}", level.name.value),
@@ -80,7 +84,11 @@ pub(super) fn explain(
             limit.overdraft,
         )?);
     }
-    let mains = quotas.len();
+    // With shares: the whole quota, the common bucket and one share are charged or bound.
+    let mains = match limit.shares {
+        Some(_) => 1,
+        None => quotas.len(),
+    };
     for (name, tier) in limit.tiers.iter().flat_map(|tiers| &tiers.tiers) {
         let by = limit.tiers.as_ref().map(|tiers| tiers.by.value.to_string());
         let who = format!("{} {}", by.unwrap_or_default(), name.value);
@@ -228,7 +236,12 @@ fn bytes_per_key(limit: &LimitRule, quotas: &[QuotaExplanation], mains: usize) -
             },
         )
     };
-    let (mut memory, mut redis) = fold(quotas.get(..mains).unwrap_or_default());
+    // A divided quota has a state for the common bucket and one for each share.
+    let own = match &limit.shares {
+        Some(shares) => 1..shares.shares.len().saturating_add(2),
+        None => 0..mains,
+    };
+    let (mut memory, mut redis) = fold(quotas.get(own).unwrap_or_default());
     let auxiliary = [&limit.local, &limit.spillover, &limit.candidate];
     let auxiliary = auxiliary.into_iter().flatten().count();
     let (local, shared) = fold(
@@ -322,6 +335,9 @@ fn notes(policy: &Policy, limit: &LimitRule) -> Vec<String> {
             "a request is denied only if neither its quota nor the spillover quota has room, so at most the sum of both is admitted"
                 .to_owned(),
         );
+    }
+    if let Some(shares) = &limit.shares {
+        notes.extend(shares::notes(shares));
     }
     match limit.penalty.value {
         Penalty::None => {}

@@ -16,6 +16,7 @@ mod limit;
 mod matching;
 mod overload;
 mod request;
+mod shares;
 mod window;
 
 #[cfg(test)]

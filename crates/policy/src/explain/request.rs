@@ -335,6 +335,9 @@ impl RequestExplainer<'_> {
         let tiers = limit.tiers.as_ref().map_or(&[][..], |tiers| &tiers.tiers);
         let (who, spec) = if let Some(level) = limit.levels.first() {
             (format!("level {}", level.name.value), &level.quota)
+        } else if let Some(shares) = &limit.shares {
+            let max_cost = rule.cost.bounds().1;
+            return super::shares::explain_selected(limit, shares, variant, max_cost);
         } else if variant == 0 {
             (limit::own_name(limit), &limit.quota)
         } else if let Some((name, spec)) = tiers.get(variant.saturating_sub(1)) {

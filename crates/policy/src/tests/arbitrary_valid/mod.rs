@@ -17,7 +17,7 @@ use crate::model::{
     Amount, Consistency, Cost, Count, DenyRule, DuplicateRule, DuplicateSetting, GatewaySpec,
     Group, GroupSelection, JwtSettings, KeyPart, Level, LimitRule, Located, Mode, OnStoreFailure,
     PathCase, PathParameters, PathSettings, Penalty, Percent, Policy, QuotaOverride, QuotaSpec,
-    RateSpec, RouteSpec, StatusClass, Tiers, UpstreamSpec, WeightedAddress, WhenFull,
+    RateSpec, RouteSpec, Shares, StatusClass, Tiers, UpstreamSpec, WeightedAddress, WhenFull,
 };
 use matching::{key, matching, template, text, texts_attribute, word};
 use quotas::{LOCAL, candidate_beside, own_quota, quota, rate_quota, same_kind, span, unlimited};
@@ -103,7 +103,7 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
                 });
                 limit.overrides = overrides;
                 // Real policies rarely combine these fields, and many combinations are invalid.
-                match seed % 9 {
+                match seed % 10 {
                     0 => limit.cost = cost,
                     1 => limit.count = count,
                     2 => {
@@ -115,6 +115,18 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
                     4 => limit.distinct = Some(Attribute::Path.into()),
                     5 => limit.colocate = limit.key.first().map(|part| part.attribute.clone()),
                     6 => limit.bucket = Some(Box::<str>::from("shared").into()),
+                    8 => {
+                        let shares = [("a", 2_500), ("b", 7_500)];
+                        limit.shares = Some(Shares {
+                            by: Attribute::Method.into(),
+                            shares: shares
+                                .map(|(name, part)| {
+                                    let name = Box::<str>::from(name.to_uppercase());
+                                    (name.into(), Percent::from_hundredths(part).into())
+                                })
+                                .into(),
+                        });
+                    }
                     7 => limit.spillover = Some(quota(Amount::Rates(vec![LOCAL.into()])).into()),
                     _ => {}
                 }

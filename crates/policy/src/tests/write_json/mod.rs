@@ -14,7 +14,7 @@ use crate::model::{
     OnStoreFailure, PathCase, PathParameters, PathSettings, Penalty, Percent, Period, Policy,
     QuotaSpec, RateSpec, Test, WhenFull,
 };
-use quota::{alternative_quota, duration, quota, quota_override, tiers};
+use quota::{alternative_quota, duration, quota, quota_override, shares, tiers};
 use value::{Json, list, map, number, text, texts, unless_default};
 
 /// The text of a policy.
@@ -198,6 +198,7 @@ fn limit(limit: &LimitRule) -> Json {
         ),
         ("local", second(&limit.local)),
         ("spillover", second(&limit.spillover)),
+        ("shares", limit.shares.as_ref().map(shares)),
         ("candidate", second(&limit.candidate)),
         ("cost", unless_default(&limit.cost, &blank.cost, cost)),
         ("count", count(&limit.count)),

@@ -4,13 +4,20 @@ use tollgate_core::Nanos;
 
 use super::value::{Json, map, number, text, texts};
 use crate::model::{
-    Amount, Burst, ComputedRate, Period, QuotaOverride, QuotaSpec, RateSpec, Tiers,
+    Amount, Burst, ComputedRate, Period, QuotaOverride, QuotaSpec, RateSpec, Shares, Tiers,
 };
 
 pub(super) fn tiers(tiers: &Tiers, own: &QuotaSpec) -> Json {
     let mut fields = vec![("by", Some(text(&tiers.by.value)))];
     let each = tiers.tiers.iter();
     fields.extend(each.map(|(name, at)| (&*name.value, Some(alternative_quota(&at.value, own)))));
+    map(fields)
+}
+
+pub(super) fn shares(shares: &Shares) -> Json {
+    let mut fields = vec![("by", Some(text(&shares.by.value)))];
+    let each = shares.shares.iter();
+    fields.extend(each.map(|(name, part)| (&*name.value, Some(text(part.value)))));
     map(fields)
 }
 
