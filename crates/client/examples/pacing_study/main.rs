@@ -155,6 +155,7 @@ fn shared_work(seed: u64) -> (Outcome, f64) {
 }
 
 /// One client with a quota that the server reports. Returns the outcome and the ideal time.
+#[cfg(test)]
 fn lone_work(burst: f64) -> (Outcome, f64) {
     let requests = 3_000;
     let server = Server::new(RATE, burst).with_reports();

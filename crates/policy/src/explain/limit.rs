@@ -31,8 +31,8 @@ pub struct LimitExplanation {
     pub applies_to: String,
     /// The key that it counts by.
     pub per: String,
-    /// Its quotas: its own or its levels, then shares and the common bucket, tiers and overrides, then the local bucket, the spillover quota and the
-    /// candidate.
+    /// Its quotas: its own or its levels, then the common bucket and shares, tiers and overrides, the local bucket, the spillover
+    /// quota and the candidate.
     pub quotas: Vec<QuotaExplanation>,
     /// By how much a fleet may exceed the limit's own quota.
     pub over_admission: OverAdmission,
@@ -84,11 +84,8 @@ pub(super) fn explain(
             limit.overdraft,
         )?);
     }
-    // With shares: the whole quota, the common bucket and one share are charged or bound.
-    let mains = match limit.shares {
-        Some(_) => 1,
-        None => quotas.len(),
-    };
+    // With shares, the whole quota is what a fleet may exceed and how long a state lives.
+    let mains = limit.shares.as_ref().map_or(quotas.len(), |_| 1);
     for (name, tier) in limit.tiers.iter().flat_map(|tiers| &tiers.tiers) {
         let by = limit.tiers.as_ref().map(|tiers| tiers.by.value.to_string());
         let who = format!("{} {}", by.unwrap_or_default(), name.value);

@@ -30,6 +30,10 @@ impl Arrivals {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the server of a test ends with the test's runtime"
+)]
 async fn start(router: Router) -> (String, Arrivals) {
     let arrivals = Arrivals::default();
     let counter = arrivals.clone();

@@ -115,24 +115,25 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
                     4 => limit.distinct = Some(Attribute::Path.into()),
                     5 => limit.colocate = limit.key.first().map(|part| part.attribute.clone()),
                     6 => limit.bucket = Some(Box::<str>::from("shared").into()),
-                    8 => {
-                        let shares = [("a", 2_500), ("b", 7_500)];
-                        limit.shares = Some(Shares {
-                            by: Attribute::Method.into(),
-                            shares: shares
-                                .map(|(name, part)| {
-                                    let name = Box::<str>::from(name.to_uppercase());
-                                    (name.into(), Percent::from_hundredths(part).into())
-                                })
-                                .into(),
-                        });
-                    }
+                    8 => limit.shares = Some(shares_by_method()),
                     7 => limit.spillover = Some(quota(Amount::Rates(vec![LOCAL.into()])).into()),
                     _ => {}
                 }
                 limit
             },
         )
+}
+
+/// Shares that take the whole quota.
+fn shares_by_method() -> Shares {
+    let share = |(name, part): (&str, u16)| {
+        let name = Box::<str>::from(name);
+        (name.into(), Percent::from_hundredths(part).into())
+    };
+    Shares {
+        by: Attribute::Method.into(),
+        shares: [("A", 2_500), ("B", 7_500)].map(share).into(),
+    }
 }
 
 /// A limit with levels.
