@@ -35,6 +35,28 @@ fn processes_on_one_redis_share_one_quota_that_survives_them() {
     assert_eq!(status(&again), "429", "Redis keeps the count");
 }
 
+/// Shares of 5 and 3 at once, and 12 in common. Nothing is refilled while the test runs.
+const SHARED_QUOTA: &str = "limits: [{ name: teams, rate: 20/h, shares: { by: header.x-team, red: 50%, blue: 30% } }]";
+
+#[test]
+fn i01_three_processes_lend_the_share_of_an_idle_team_and_serve_its_owner_at_once() {
+    let redis = RedisServer::start(ServerProgram::Redis);
+    let policy = PolicyFile::new("shares", SHARED_QUOTA);
+    let nodes = [(); 3].map(|()| served(&redis.url(), &policy));
+    // How many of so many requests are admitted, one after the other and each by another process.
+    let admitted = |team: &str, tries: usize| {
+        let path = format!("/v1/check?header.x-team={team}");
+        let nodes = nodes.iter().cycle().take(tries);
+        let statuses = nodes.map(|node| get(node.address, &path).unwrap());
+        statuses.filter(|status| status == "HTTP/1.1 200 OK").count()
+    };
+    // 3 of its share, which are charged in common too, and 9 that red does not use.
+    assert_eq!(admitted("blue", 20), 12);
+    assert_eq!(admitted("strangers", 4), 0, "nothing is left to borrow");
+    assert_eq!(admitted("red", 10), 5, "its share is guaranteed");
+    assert_eq!(admitted("blue", 4), 0);
+}
+
 #[test]
 fn it_starts_without_redis_and_uses_redis_once_it_is_reachable() {
     let place = RedisServer::start(ServerProgram::Redis).address();
