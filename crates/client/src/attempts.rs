@@ -63,8 +63,8 @@ pub(crate) async fn send_paced<E: Exchange, C: Clock + 'static>(
     let mut attempt = 1;
     while let Some(request) = next.take() {
         let copy = may_retry.then(|| exchange.copy(&request)).flatten();
-        let acquired = pacer.acquire(&facts.as_pace_request(attempt)).await;
-        let mut permit = acquired.map_err(ClientError::Pace)?;
+        let acquired = pacer.acquire_shared(&facts.as_pace_request(attempt)).await;
+        let (mut permit, shared) = acquired.map_err(ClientError::Pace)?;
         if attempt > 1 {
             let prepared = exchange.prepare_retry().await;
             prepared.map_err(ClientError::Inner)?;
@@ -79,15 +79,17 @@ pub(crate) async fn send_paced<E: Exchange, C: Clock + 'static>(
         };
         let read = E::read(response, pacer.now()).await;
         let refusal = permit.finish(read.status, &read.info);
-        let response = read.response.map_err(ClientError::Inner)?;
-        let (Some(refusal), Some(copy)) = (refusal, copy) else {
-            return Ok(response);
+        let decision = match &refusal {
+            Some(refusal) if copy.is_some() => pacer.decide_retry(refusal, attempt, facts.deadline),
+            _ => RetryDecision::GiveUp,
         };
-        let decision = pacer.decide_retry(&refusal, attempt, facts.deadline);
+        let shared = pacer.report_shared(shared, &read.info, refusal.as_ref(), decision);
+        let decision = shared.await;
+        let response = read.response.map_err(ClientError::Inner)?;
         if decision == RetryDecision::GiveUp {
             return Ok(response);
         }
-        next = Some(copy);
+        next = copy;
         attempt += 1;
     }
     // Every turn of the loop returns or sets the next request.

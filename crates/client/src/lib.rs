@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-// Must not know: policies, engines, stores.
+// Must not know: policies, engines, which store processes share.
 
 mod attempts;
 mod error;
@@ -21,6 +21,7 @@ mod request_facts;
 mod retry;
 mod settings;
 mod shared_pacer;
+mod shared_quota;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -39,4 +40,4 @@ pub use settings::{InvalidPacerSettings, PacerSettings};
 pub use shared_pacer::{Acquire, PacePermit, SharedPacer};
 pub use tollgate_core::{Nanos, Timestamp};
 pub use tollgate_http::{RateLimitInfo, RefusalReason, ResponseReader};
-pub use tollgate_store::{Clock, ManualClock, SystemClock};
+pub use tollgate_store::{Clock, ManualClock, SharedQuotaStore, SystemClock};

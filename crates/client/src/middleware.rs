@@ -52,9 +52,9 @@ impl<C: Clock + 'static> PacerMiddleware<C> {
     #[must_use]
     pub fn with_pacer(pacer: SharedPacer<C>) -> Self {
         Self {
+            hasher: PartitionHasher::new(&pacer),
             pacer,
             retries_all_methods: false,
-            hasher: PartitionHasher::default(),
         }
     }
 

@@ -116,13 +116,18 @@ impl RequestCost {
     }
 
     pub(crate) fn of(&self, unit: LimitUnit) -> f64 {
+        // A cost beyond that is beyond every quota.
+        f64::from(u32::try_from(self.units(unit)).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn units(&self, unit: LimitUnit) -> u64 {
         match unit {
-            LimitUnit::Requests | LimitUnit::ConcurrentRequests => 1.0,
-            LimitUnit::Bytes => f64::from(self.bytes),
-            LimitUnit::InputTokens => f64::from(self.input_tokens),
-            LimitUnit::OutputTokens => f64::from(self.output_tokens),
-            LimitUnit::Tokens => f64::from(self.input_tokens) + f64::from(self.output_tokens),
-            _ => 0.0,
+            LimitUnit::Requests | LimitUnit::ConcurrentRequests => 1,
+            LimitUnit::Bytes => u64::from(self.bytes),
+            LimitUnit::InputTokens => u64::from(self.input_tokens),
+            LimitUnit::OutputTokens => u64::from(self.output_tokens),
+            LimitUnit::Tokens => u64::from(self.input_tokens) + u64::from(self.output_tokens),
+            _ => 0,
         }
     }
 }

@@ -3,14 +3,17 @@
 //! Must not know: pace, responses.
 
 use std::fmt::{self, Write as _};
-use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HOST};
 use http::request::Parts;
-use http::{Extensions, HeaderMap, Method};
+use http::{Extensions, HeaderMap, HeaderValue, Method};
 use tollgate_core::Timestamp;
+use tollgate_store::{Clock, MAX_KEY_LEN, SharedQuotaStore, StoreKey};
 
 use crate::request::{PaceRequest, Priority, RequestCost};
+use crate::shared_pacer::SharedPacer;
 
 /// The fields that identify a caller, and so its quota.
 const CREDENTIALS: [&str; 2] = ["x-api-key", "api-key"];
@@ -24,9 +27,36 @@ pub struct Route(pub &'static str);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline(pub Timestamp);
 
-/// Names partitions: the host, and a keyed digest of the credentials, from which nobody can read them.
-#[derive(Clone, Default)]
-pub(crate) struct PartitionHasher(RandomState);
+/// Names partitions: the host, and a keyed digest of the credentials, from which nobody can read them. With a store the key is
+/// the store's, so that all processes use the same names.
+#[derive(Clone)]
+pub(crate) enum PartitionHasher {
+    Local(RandomState),
+    Shared(Arc<dyn SharedQuotaStore>),
+}
+
+impl PartitionHasher {
+    pub(crate) fn new<C: Clock + 'static>(pacer: &SharedPacer<C>) -> Self {
+        match pacer.store_link() {
+            Some(link) => Self::Shared(Arc::clone(&link.store)),
+            None => Self::Local(RandomState::new()),
+        }
+    }
+
+    fn digest(&self, credentials: &[&[u8]]) -> u64 {
+        match self {
+            Self::Local(state) => state.hash_one(credentials),
+            Self::Shared(store) => {
+                let parts: Vec<&[u8]> = credentials.to_vec();
+                // Of longer credentials, the first kilobyte of the first tells callers apart.
+                let first = parts.first().copied().unwrap_or_default();
+                let cut = first.get(..MAX_KEY_LEN).unwrap_or(first);
+                let key = StoreKey::from_parts(&parts).or_else(|_| StoreKey::new(cut));
+                key.map_or(0, |key| store.digest(key))
+            }
+        }
+    }
+}
 
 impl fmt::Debug for PartitionHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,16 +126,11 @@ fn partition(host: Option<&str>, headers: &HeaderMap, hasher: &PartitionHasher) 
         .unwrap_or_default()
         .to_ascii_lowercase();
     let named = CREDENTIALS.iter().filter_map(|name| headers.get(*name));
-    let mut credentials = headers
-        .get(AUTHORIZATION)
-        .into_iter()
-        .chain(named)
-        .peekable();
-    if credentials.peek().is_some() {
-        let mut digest = hasher.0.build_hasher();
-        credentials.for_each(|value| value.as_bytes().hash(&mut digest));
+    let credentials = headers.get(AUTHORIZATION).into_iter().chain(named);
+    let credentials: Vec<&[u8]> = credentials.map(HeaderValue::as_bytes).collect();
+    if !credentials.is_empty() {
         // Writing to a String cannot fail.
-        let _written = write!(name, "#{:016x}", digest.finish());
+        let _written = write!(name, "#{:016x}", hasher.digest(&credentials));
     }
     name
 }

@@ -8,15 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_http::RateLimitInfo;
-use tollgate_store::{Clock, SystemClock};
+use tollgate_store::shared_quota::SharedLimit;
+use tollgate_store::{Clock, SharedQuotaStore, SystemClock};
 
 use crate::error::PaceError;
 use crate::pacer::{Acquired, Grant, Pacer, PartitionStatus, WaiterId, WaiterState};
 use crate::request::{PaceRequest, RequestCost};
 use crate::retry::{RetryDecision, ServerRefusal};
 use crate::settings::PacerSettings;
+use crate::shared_quota::StoreLink;
 use crate::timer::{OnTimer, Timer};
 
 /// A pacer for all tasks of a process. Clones share it. It needs no runtime: one thread of its own wakes the tasks.
@@ -42,6 +44,8 @@ struct PacerInner<C> {
     clock: C,
     state: Mutex<PacerState>,
     timer: Arc<Timer>,
+    store: Option<StoreLink>,
+    max_block: Nanos,
 }
 
 struct PacerState {
@@ -56,12 +60,24 @@ impl SharedPacer {
     pub fn new(settings: PacerSettings) -> Self {
         Self::with_clock(settings, SystemClock::new())
     }
+
+    /// A pacer that shares what a server reports, the waits that it asks for and the retry budget with other processes, through
+    /// a store. [`PacerLayer`](crate::PacerLayer) and the middleware for reqwest use it. While the store does not reply, the
+    /// process paces itself alone.
+    #[must_use]
+    pub fn with_store(settings: PacerSettings, store: Arc<dyn SharedQuotaStore>) -> Self {
+        Self::build(settings, SystemClock::new(), Some(StoreLink::new(store)))
+    }
 }
 
 impl<C: Clock + 'static> SharedPacer<C> {
     /// A pacer on another clock. With a clock that stands still, call [`SharedPacer::tick`] after moving it.
     #[must_use]
     pub fn with_clock(settings: PacerSettings, clock: C) -> Self {
+        Self::build(settings, clock, None)
+    }
+
+    fn build(settings: PacerSettings, clock: C, store: Option<StoreLink>) -> Self {
         // Processes that start at the same time still have different addresses and nanoseconds.
         let timer = Arc::new(Timer::default());
         let address = u64::try_from(Arc::as_ptr(&timer).addr()).unwrap_or(0);
@@ -69,6 +85,8 @@ impl<C: Clock + 'static> SharedPacer<C> {
         Self {
             inner: Arc::new(PacerInner {
                 clock,
+                store,
+                max_block: settings.max_block,
                 state: Mutex::new(PacerState {
                     pacer: Pacer::new(settings, seed),
                     wakers: Vec::new(),
@@ -136,6 +154,14 @@ impl<C: Clock + 'static> SharedPacer<C> {
     #[must_use]
     pub fn malformed_fields(&self) -> u64 {
         self.inner.lock().pacer.malformed_fields()
+    }
+
+    pub(crate) fn store_link(&self) -> Option<&StoreLink> {
+        self.inner.store.as_ref()
+    }
+
+    pub(crate) fn max_block(&self) -> Nanos {
+        self.inner.max_block
     }
 
     fn permit(&self, grant: Grant) -> PacePermit<C> {
@@ -305,6 +331,23 @@ impl<C: Clock + 'static> PacePermit<C> {
             self.pacer.inner.timer.notify(&self.pacer.inner);
         }
         refusal
+    }
+
+    /// The partition of the request and its limits, to be shared with other processes.
+    pub(crate) fn shared_limits(&self) -> Option<(String, Vec<SharedLimit>)> {
+        let now = self.pacer.now();
+        let state = &mut *self.pacer.inner.lock();
+        state.pacer.shared_limits(self.grant.as_ref()?, now)
+    }
+
+    /// Gives the permit back, and sends nothing to its partition for this long.
+    pub(crate) fn postpone(mut self, wait: Nanos) {
+        if let Some(grant) = self.grant.take() {
+            let now = self.pacer.now();
+            let wait = wait.min(self.pacer.max_block());
+            self.pacer.inner.lock().pacer.postpone(grant, wait, now);
+            self.pacer.inner.timer.notify(&self.pacer.inner);
+        }
     }
 
     /// Reports that there was no response.

@@ -21,6 +21,7 @@ mod pool;
 mod register;
 mod remote_store;
 mod script;
+mod shared_quota;
 mod store;
 mod task;
 mod tls;

@@ -82,6 +82,8 @@ scripts! {
     SpendUnleased => include_str!("lua/spend_unleased.lua");
     /// The register of a fleet.
     Register => include_str!("lua/register.lua");
+    /// Quotas that clients of one server share.
+    SharedQuota => include_str!("lua/shared_quota.lua");
 }
 
 /// A script with its digest.

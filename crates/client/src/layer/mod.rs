@@ -62,10 +62,10 @@ impl<C: Clock + 'static> PacerLayer<CloneBody, C> {
     #[must_use]
     pub fn with_pacer(pacer: SharedPacer<C>) -> Self {
         Self {
+            hasher: PartitionHasher::new(&pacer),
             pacer,
             replay: CloneBody,
             retries_all_methods: false,
-            hasher: PartitionHasher::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_http::{LimitUnit, RateLimitInfo, RefusalReason};
+use tollgate_store::shared_quota::SharedLimit;
 
 use super::hidden_quota::{HiddenQuota, HiddenQuotaSettings, Purpose};
 use super::partition_table::BucketId;
@@ -142,6 +143,15 @@ impl Bucket {
                 }
             }
         }
+    }
+
+    /// The limits that processes can share.
+    pub(super) fn shared_limits(&self, cost: &RequestCost, now: Timestamp) -> Vec<SharedLimit> {
+        let limits = self.limits.iter().filter(|limit| limit.is_fresh(now));
+        let limits = limits.filter(|limit| limit.unit != LimitUnit::ConcurrentRequests);
+        limits
+            .map(|limit| limit.to_shared(cost.units(limit.unit)))
+            .collect()
     }
 
     pub(super) fn on_success(&mut self, purpose: Purpose, now: Timestamp) {

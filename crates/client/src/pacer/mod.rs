@@ -16,6 +16,7 @@ mod wait_queue;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_http::{RateLimitInfo, RefusalReason};
 use tollgate_overload::RetryBudget;
+use tollgate_store::shared_quota::SharedLimit;
 
 use self::bucket::Bucket;
 use self::hidden_quota::Purpose;
@@ -223,6 +224,28 @@ impl Pacer {
         }
     }
 
+    /// Takes back a grant whose request was not sent, because other processes have used up the quota for this long.
+    pub(crate) fn postpone(&mut self, grant: Grant, wait: Nanos, now: Timestamp) {
+        let id = grant.bucket;
+        self.release(grant, now);
+        if let Some(bucket) = self.table.get_mut(id) {
+            bucket.block(now.after(wait));
+            self.table.mark_busy(id);
+            self.fail_hopeless(id);
+        }
+    }
+
+    /// The name of a grant's partition, and the limits that it counts against.
+    pub(crate) fn shared_limits(
+        &mut self,
+        grant: &Grant,
+        now: Timestamp,
+    ) -> Option<(String, Vec<SharedLimit>)> {
+        let bucket = self.table.get_mut(grant.bucket)?;
+        let limits = bucket.shared_limits(&grant.cost, now);
+        Some((bucket.name().to_owned(), limits))
+    }
+
     /// Takes back a grant whose request was sent and has no result, because its task was dropped.
     pub fn abandon(&mut self, grant: Grant) {
         if let Some(bucket) = self.table.get_mut(grant.bucket) {
@@ -392,4 +415,14 @@ const fn from_count(count: u64) -> f64 {
 )]
 fn to_count(number: f64) -> u32 {
     number.clamp(0.0, 1_000.0) as u32
+}
+
+/// A quota as a count.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to a positive number that fits"
+)]
+fn to_whole(number: f64) -> u64 {
+    number.clamp(0.0, 9e15) as u64
 }

@@ -6,8 +6,10 @@
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_http::{LimitInfo, LimitUnit};
+use tollgate_store::shared_quota::SharedLimit;
 
 use super::{nanos, seconds};
+use crate::shared_quota::limit_id;
 
 /// A report is used for this long if it has no window of its own.
 const FRESH: Nanos = Nanos::from_secs(60);
@@ -77,6 +79,17 @@ impl ReportedLimit {
     pub(crate) fn is_fresh(&self, now: Timestamp) -> bool {
         let lifetime = self.window.unwrap_or(FRESH).max(FRESH).min(MAX_RESET);
         now < self.reported_at.after(lifetime)
+    }
+
+    /// The limit, to be shared with other processes.
+    pub(crate) fn to_shared(&self, cost: u64) -> SharedLimit {
+        SharedLimit {
+            id: limit_id(self.name.as_deref(), self.unit),
+            cost,
+            quota: self.quota.map(super::to_whole),
+            window: self.window.unwrap_or(Nanos::ZERO),
+            report: None,
+        }
     }
 
     /// When a request of this cost may be sent.

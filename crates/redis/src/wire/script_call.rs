@@ -100,6 +100,15 @@ impl ScriptCall {
         }
     }
 
+    /// A call of the script for shared quotas.
+    pub(crate) fn for_shared_quota(key: &[u8], args: Vec<Vec<u8>>) -> Self {
+        Self {
+            kind: ScriptKind::SharedQuota,
+            keys: std::iter::once(key).collect(),
+            args: args.into_iter().collect(),
+        }
+    }
+
     /// A call of a script with these keys and no arguments.
     pub(crate) fn for_script(kind: ScriptKind, keys: &[Vec<u8>]) -> Self {
         Self {

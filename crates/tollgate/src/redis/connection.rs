@@ -70,6 +70,14 @@ impl Redis {
         self.inner.releases.failed()
     }
 
+    /// The store through which processes share what an API reports about its limits: for
+    /// [`SharedPacer::with_store`](crate::client::SharedPacer::with_store).
+    #[cfg(feature = "client")]
+    #[must_use]
+    pub fn shared_quotas(&self) -> Arc<dyn tollgate_store::SharedQuotaStore> {
+        Arc::<RedisStore>::clone(&self.inner.store)
+    }
+
     pub(super) fn store(&self) -> &RedisStore {
         &self.inner.store
     }

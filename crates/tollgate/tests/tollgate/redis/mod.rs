@@ -6,6 +6,7 @@ mod limit_ids;
 mod memory_parity;
 mod operations;
 mod outages;
+mod shared_quota;
 mod wait;
 
 use std::time::Duration;
