@@ -88,7 +88,7 @@ fn decode(reply: &[i64]) -> Result<QuotaExchangeReply, StoreError> {
     let [wait, may_retry, counts @ ..] = reply else {
         return Err(invalid());
     };
-    let unsigned = |number: &i64| u64::try_from(*number).map_err(|_| invalid());
+    let unsigned = |number: &i64| u64::try_from(*number).ok().ok_or_else(invalid);
     Ok(QuotaExchangeReply {
         wait: Nanos::from_millis(unsigned(wait)?),
         may_retry: *may_retry != 0,

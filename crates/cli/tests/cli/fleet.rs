@@ -36,7 +36,8 @@ fn processes_on_one_redis_share_one_quota_that_survives_them() {
 }
 
 /// Shares of 5 and 3 at once, and 12 in common. Nothing is refilled while the test runs.
-const SHARED_QUOTA: &str = "limits: [{ name: teams, rate: 20/h, shares: { by: header.x-team, red: 50%, blue: 30% } }]";
+const SHARED_QUOTA: &str =
+    "limits: [{ name: teams, rate: 20/h, shares: { by: header.x-team, red: 50%, blue: 30% } }]";
 
 #[test]
 fn i01_three_processes_lend_the_share_of_an_idle_team_and_serve_its_owner_at_once() {
@@ -48,7 +49,9 @@ fn i01_three_processes_lend_the_share_of_an_idle_team_and_serve_its_owner_at_onc
         let path = format!("/v1/check?header.x-team={team}");
         let nodes = nodes.iter().cycle().take(tries);
         let statuses = nodes.map(|node| get(node.address, &path).unwrap());
-        statuses.filter(|status| status == "HTTP/1.1 200 OK").count()
+        statuses
+            .filter(|status| status == "HTTP/1.1 200 OK")
+            .count()
     };
     // 3 of its share, which are charged in common too, and 9 that red does not use.
     assert_eq!(admitted("blue", 20), 12);

@@ -7,10 +7,9 @@ use tollgate_core::{Nanos, QuotaUnit};
 use super::preflights::names_options;
 use super::quota::{QuotaGrant, WindowGrant, compile_quota};
 use super::shared_states::group_into_states;
-use super::shares::divide_quota;
 use crate::attributes::Attribute;
 use crate::model::{
-    Amount, Burst, KeyPart, LimitRule, Penalty, Policy, QuotaSpec, RateSpec, Shares, WhenFull,
+    Amount, Burst, KeyPart, LimitRule, Penalty, Policy, QuotaSpec, RateSpec, WhenFull,
 };
 use crate::rules::{
     AlgorithmSpec, CostRule, DraftLimit, KeyBuffer, KeySpec, MAX_METERS, Meter, MeterRole,
@@ -259,12 +258,12 @@ fn override_key_error(
 }
 
 /// Collects the meters of one limit.
-struct MeterCollector {
+pub(super) struct MeterCollector {
     identity: String,
     fixed_id: Option<u16>,
     meters: Vec<Meter>,
     keys: Vec<KeySpec>,
-    diagnostics: Vec<Diagnostic>,
+    pub(super) diagnostics: Vec<Diagnostic>,
 }
 
 impl MeterCollector {
@@ -279,7 +278,7 @@ impl MeterCollector {
     }
 
     /// Adds one meter for each state that these variants need.
-    fn add(
+    pub(super) fn add(
         &mut self,
         role: MeterRole,
         suffix: &str,
@@ -313,32 +312,6 @@ impl MeterCollector {
                 grants: built.grants,
             });
             self.keys.push(key.clone());
-        }
-    }
-
-    /// Adds the common bucket and one meter for each share. The variant of a share is one more than its index, as with tiers. All have
-    /// the key of the limit, so they are in one cluster slot.
-    fn add_shares(&mut self, limit: &LimitRule, shares: &Shares, key: &[KeyPart]) {
-        let divided = match divide_quota(limit, shares) {
-            Ok(divided) => divided,
-            Err(diagnostics) => return self.diagnostics.extend(diagnostics),
-        };
-        let key = KeySpec::new(key.to_vec());
-        let common = QuotaGrant::Windows(vec![divided.common]);
-        self.add(MeterRole::Main, "", None, &[common], &key);
-        for (variant, ((name, _), share)) in shares.shares.iter().zip(divided.shares).enumerate() {
-            let mut variants = vec![QuotaGrant::Unlimited; shares.shares.len().saturating_add(1)];
-            if let Some(own) = variants.get_mut(variant.saturating_add(1)) {
-                *own = QuotaGrant::Windows(vec![share]);
-            }
-            let suffix = format!("!share/{}", name.value);
-            self.add(
-                MeterRole::Share,
-                &suffix,
-                Some(&name.value),
-                &variants,
-                &key,
-            );
         }
     }
 

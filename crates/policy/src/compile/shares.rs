@@ -8,10 +8,11 @@
 use tollgate_core::Nanos;
 use tollgate_core::limit::Limit;
 
+use super::limit::MeterCollector;
 use super::quota::{QuotaGrant, WindowGrant, compile_quota};
 use crate::humanize::format_number;
-use crate::model::{Burst, Cost, LimitRule, Percent, Shares};
-use crate::rules::{AlgorithmSpec, QuotaBuilder};
+use crate::model::{Burst, Cost, KeyPart, LimitRule, Percent, Shares};
+use crate::rules::{AlgorithmSpec, KeySpec, MeterRole, QuotaBuilder};
 use crate::source::Diagnostic;
 
 /// A quota that is divided into shares.
@@ -87,6 +88,34 @@ pub(crate) fn divide_quota(
         )]);
     };
     divisible.build(&name, shares, &bursts, common)
+}
+
+impl MeterCollector {
+    /// Adds the common bucket and one meter for each share. The variant of a share is one more than its index, as with tiers. All have
+    /// the key of the limit, so they are in one cluster slot.
+    pub(super) fn add_shares(&mut self, limit: &LimitRule, shares: &Shares, key: &[KeyPart]) {
+        let divided = match divide_quota(limit, shares) {
+            Ok(divided) => divided,
+            Err(diagnostics) => return self.diagnostics.extend(diagnostics),
+        };
+        let key = KeySpec::new(key.to_vec());
+        let common = QuotaGrant::Windows(vec![divided.common]);
+        self.add(MeterRole::Main, "", None, &[common], &key);
+        for (variant, ((name, _), share)) in shares.shares.iter().zip(divided.shares).enumerate() {
+            let mut variants = vec![QuotaGrant::Unlimited; shares.shares.len().saturating_add(1)];
+            if let Some(own) = variants.get_mut(variant.saturating_add(1)) {
+                *own = QuotaGrant::Windows(vec![share]);
+            }
+            let suffix = format!("!share/{}", name.value);
+            self.add(
+                MeterRole::Share,
+                &suffix,
+                Some(&name.value),
+                &variants,
+                &key,
+            );
+        }
+    }
 }
 
 /// The cost that every share must have room for, as far as the policy tells it.

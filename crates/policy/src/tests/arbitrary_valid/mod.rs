@@ -115,7 +115,7 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
                     4 => limit.distinct = Some(Attribute::Path.into()),
                     5 => limit.colocate = limit.key.first().map(|part| part.attribute.clone()),
                     6 => limit.bucket = Some(Box::<str>::from("shared").into()),
-                    8 => limit.shares = Some(shares_by_method()),
+                    8 => divide(&mut limit),
                     7 => limit.spillover = Some(quota(Amount::Rates(vec![LOCAL.into()])).into()),
                     _ => {}
                 }
@@ -124,16 +124,18 @@ fn amounts() -> impl Strategy<Value = LimitRule> {
         )
 }
 
-/// Shares that take the whole quota.
-fn shares_by_method() -> Shares {
+/// Divides a plain quota, because shares exclude tiers, overrides and other algorithms.
+fn divide(limit: &mut LimitRule) {
+    limit.quota = quota(Amount::Rates(vec![LOCAL.into()])).into();
+    (limit.tiers, limit.overrides) = (None, Vec::new());
     let share = |(name, part): (&str, u16)| {
         let name = Box::<str>::from(name);
         (name.into(), Percent::from_hundredths(part).into())
     };
-    Shares {
+    limit.shares = Some(Shares {
         by: Attribute::Method.into(),
         shares: [("A", 2_500), ("B", 7_500)].map(share).into(),
-    }
+    });
 }
 
 /// A limit with levels.

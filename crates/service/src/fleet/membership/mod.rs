@@ -4,6 +4,7 @@
 //! without a register the node decides as before, by the last known state. Must not know: where the register is, how
 //! requests are decided.
 
+mod forged_usage;
 mod heartbeat;
 mod local_node;
 mod message_key;

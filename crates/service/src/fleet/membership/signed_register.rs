@@ -12,12 +12,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_core::Nanos;
 use tollgate_store::register::{
-    Heartbeat, HeartbeatSeal, MAX_ENTRIES, MAX_NODES, MAX_PUTS, MemberList, NodeId, NodeUsage,
-    PutMode, Register, RegisterCursor, RegisterEntry, RegisterFuture, RegisterPut,
-    RegisterSnapshot, RejectedEntry, TOMBSTONE_TTL,
+    Heartbeat, HeartbeatSeal, MAX_ENTRIES, MAX_NODES, MAX_PUTS, MemberList, NodeId, PutMode,
+    Register, RegisterCursor, RegisterEntry, RegisterFuture, RegisterPut, RegisterSnapshot,
+    RejectedEntry, TOMBSTONE_TTL,
 };
 use tollgate_store::{StoreError, StoreErrorKind};
 
+use super::forged_usage::drop_forged_usage;
 use super::message_key::{Mac, MessageKey, OpenedEntry, SignedBody, is_equal};
 use super::rejections::{Rejection, Rejections};
 
@@ -119,21 +120,6 @@ impl SignedRegister {
         signed
     }
 
-    /// Drops usage that the sender of an authentic heartbeat did not write, also while unsigned heartbeats are accepted: it
-    /// changes what this node sheds.
-    fn verify_usage(&self, heartbeat: &mut Heartbeat) {
-        let usage = std::mem::take(&mut heartbeat.usage);
-        let (Some(mac), Some(seal)) = (usage.mac, heartbeat.seal) else {
-            return;
-        };
-        heartbeat.usage = usage;
-        if !is_equal(&mac, &self.key.usage_mac(heartbeat, seal.sequence)) {
-            heartbeat.usage = NodeUsage::default();
-            let id = heartbeat.node.to_string();
-            self.rejections.record(Rejection::Forged, "usage", &id);
-        }
-    }
-
     /// Separates the authentic nodes from the others.
     fn verify_members(&self, members: MemberList, own: &Heartbeat, life: Nanos) -> MemberList {
         let now = Instant::now();
@@ -144,7 +130,7 @@ impl SignedRegister {
         for mut node in members.nodes {
             match self.check_heartbeat(&mut state, &node.heartbeat, life, now) {
                 None => {
-                    self.verify_usage(&mut node.heartbeat);
+                    drop_forged_usage(&mut node.heartbeat, &self.key, &self.rejections);
                     nodes.push(node);
                 }
                 Some(why) => {

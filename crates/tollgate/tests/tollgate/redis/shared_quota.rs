@@ -150,6 +150,10 @@ async fn limited(State((limiter, counts)): State<(Arc<Limiter>, Arc<Counts>)>) -
 }
 
 /// A server with a quota for a window, which it reports.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the server of a test ends with the test's runtime"
+)]
 async fn api(quota: u64, window: Nanos) -> (String, Arc<Counts>) {
     let limit = FixedWindow::builder(quota, Window::FirstHit(window))
         .build()
