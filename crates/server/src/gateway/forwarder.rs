@@ -37,7 +37,8 @@ use crate::listen::{BufferBudget, MIN_TRANSFER_RATE, TransferTimer};
 /// cost two allocations.
 #[derive(Debug)]
 pub(super) struct AdmissionBody {
-    pub(super) incoming: Incoming,
+    /// `None` if the request was read without hyper: it has no body.
+    pub(super) incoming: Option<Incoming>,
     /// Dropped after the body, so that its connection is busy until then.
     pub(super) exchange: Option<OpenExchange>,
     pub(super) context: RequestContext,
@@ -106,7 +107,7 @@ impl<C: Clock + 'static> Forwarder<C> {
         &self,
         route: &Arc<Route>,
         mut head: Parts,
-        (incoming, exchange): (Incoming, Option<OpenExchange>),
+        (incoming, exchange): (Option<Incoming>, Option<OpenExchange>),
         context: &RequestContext,
     ) -> Response<GatewayBody> {
         let upgrade = head.extensions.remove::<OnUpgrade>();
@@ -126,8 +127,8 @@ impl<C: Clock + 'static> Forwarder<C> {
                 HttpVersions::Http1Only
             }
         };
-        let body = match &context.websocket {
-            None => {
+        let body = match (&context.websocket, incoming) {
+            (None, Some(incoming)) => {
                 // gRPC has streams that say little for long.
                 let can_be_grpc = context.received == Version::HTTP_2 && upstream.can_have_http2();
                 let timer = TransferTimer::new(context.body_timeout, deadline)
@@ -135,8 +136,8 @@ impl<C: Clock + 'static> Forwarder<C> {
                 let buffers = &self.shared.buffers;
                 RequestBody::new(incoming, timer, route.max_body_len, exchange, buffers)
             }
-            // What follows the head belongs to the tunnel.
-            Some(_) => Ok(RequestBody::Empty),
+            // What follows the head of a WebSocket belongs to the tunnel.
+            (None, None) | (Some(_), _) => Ok(RequestBody::Empty),
         };
         let Ok(body) = body else {
             return problem(StatusCode::PAYLOAD_TOO_LARGE, BODY_TOO_LONG);

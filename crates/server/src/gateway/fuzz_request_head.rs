@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::time::Instant;
 
 use super::framing_guard::FramingGuard;
 use super::head_timer::HeadTimer;
@@ -91,7 +92,7 @@ pub fn fuzz_request_head(bytes: &[u8]) {
 /// A stream as the gateway reads it.
 fn guarded_stream(stream: DuplexStream) -> TrackedStream<DuplexStream> {
     let guard = FramingGuard::new(ConnectionTunnel::default());
-    let timer = HeadTimer::new(Duration::MAX, Duration::MAX);
+    let timer = HeadTimer::new(Duration::MAX, Duration::MAX, Instant::now());
     TrackedStream::new(stream, guard, timer.tracker())
 }
 

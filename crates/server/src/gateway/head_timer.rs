@@ -22,8 +22,9 @@ const BUSY: u64 = u64::MAX;
 /// Whether a connection serves a request, or since when it waits for one.
 #[derive(Debug)]
 struct ConnectionActivity {
+    /// When the wait for the first request began.
     opened: Instant,
-    /// Nanoseconds since the connection was opened, or [`BUSY`].
+    /// Nanoseconds since `opened`, or [`BUSY`].
     waiting_since: AtomicU64,
     /// The parts of the exchange that are not dropped.
     open: AtomicU32,
@@ -65,13 +66,13 @@ pub(super) struct RequestTracker(Arc<ConnectionActivity>);
 pub(super) struct OpenExchange(Arc<ConnectionActivity>);
 
 impl HeadTimer {
-    /// The timer of a connection that waits for its first request from now on.
-    pub(super) fn new(timeout: Duration, park_after: Duration) -> Self {
+    /// The timer of a connection that waits for a request since then.
+    pub(super) fn new(timeout: Duration, park_after: Duration, since: Instant) -> Self {
         Self {
             timeout,
             park_after,
             activity: Arc::new(ConnectionActivity {
-                opened: Instant::now(),
+                opened: since,
                 waiting_since: AtomicU64::new(0),
                 open: AtomicU32::new(0),
                 has_unsent: AtomicBool::new(false),
@@ -83,6 +84,14 @@ impl HeadTimer {
 
     pub(super) fn tracker(&self) -> RequestTracker {
         RequestTracker(Arc::clone(&self.activity))
+    }
+
+    /// Since when a request is awaited; now, if one is served.
+    pub(super) fn waiting_since(&self) -> Instant {
+        match self.activity.waiting_since.load(Ordering::Relaxed) {
+            BUSY => Instant::now(),
+            since => self.activity.opened + Duration::from_nanos(since),
+        }
     }
 
     pub(super) fn has_unsent(&self) -> bool {
@@ -213,7 +222,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_time_counts_from_the_end_of_the_response_before() {
-        let mut timer = HeadTimer::new(30 * SECOND, SECOND);
+        let mut timer = HeadTimer::new(30 * SECOND, SECOND, Instant::now());
         let tracker = timer.tracker();
         assert_eq!(look(&mut timer), IdleAction::Wait);
         let exchange = tracker.begin();
@@ -231,7 +240,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn every_pause_parks_once() {
-        let mut timer = HeadTimer::new(30 * SECOND, SECOND);
+        let mut timer = HeadTimer::new(30 * SECOND, SECOND, Instant::now());
         let tracker = timer.tracker();
         for _ in 0..3 {
             advance(SECOND).await;
@@ -244,7 +253,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_with_unsent_bytes_keeps_its_buffers() {
-        let mut timer = HeadTimer::new(30 * SECOND, SECOND);
+        let mut timer = HeadTimer::new(30 * SECOND, SECOND, Instant::now());
         let tracker = timer.tracker();
         tracker.set_unsent(true);
         assert_eq!(next(&mut timer).await, (IdleAction::Close, 30 * SECOND));

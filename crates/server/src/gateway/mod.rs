@@ -1,18 +1,20 @@
 //! The gateway: a reverse proxy that limits requests before it forwards them.
 //!
-//! A client's request passes `connection` (one spelling of host and path), the tower layer (limits) and `forwarder` (route,
-//! upstream). `upstream/` has the pools. Routes are reloaded with the policy; a request keeps the routes it began with. Must
+//! `connection` and `http1/` read a client's requests. Each passes `client_requests` (one spelling of host and path), the tower
+//! layer (limits) and `forwarder` (route, upstream). `upstream/` has the pools. Routes are reloaded with the policy; a request keeps the routes it began with. Must
 //! not know: how requests are decided, sockets, command lines.
 
 mod access_log;
 mod body;
 mod budgeted_body;
+mod client_requests;
 mod connection;
 mod forwarder;
 mod framing_guard;
 mod fuzz_request_head;
 mod head_timer;
 mod header_rules;
+mod http1;
 mod lazy_timer;
 mod limits;
 mod path_spelling;

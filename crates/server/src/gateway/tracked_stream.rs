@@ -13,9 +13,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::framing_guard::FramingGuard;
 use super::head_timer::RequestTracker;
 
-/// Bytes that are read while nobody waits for them.
-const FIRST_READ_LEN: usize = 2 * 1_024;
-
 /// The stream of a client.
 #[derive(Debug)]
 pub(super) struct TrackedStream<S> {
@@ -44,15 +41,9 @@ impl<S: AsyncRead + Unpin> TrackedStream<S> {
         };
     }
 
-    /// Waits for bytes without a buffer, and keeps them for the next read. Returns whether there are any; otherwise the client has
-    /// closed the connection.
-    pub(super) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let mut bytes = [0; FIRST_READ_LEN];
-        let mut buffer = ReadBuf::new(&mut bytes);
-        let stream = Pin::new(&mut self.stream);
-        ready!(self.guard.poll_read(stream, context, &mut buffer))?;
-        self.prefix = Bytes::copy_from_slice(buffer.filled());
-        Poll::Ready(Ok(!self.prefix.is_empty()))
+    /// The stream, if nothing was put back.
+    pub(super) fn into_inner(self) -> S {
+        self.stream
     }
 }
 
@@ -111,17 +102,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::Instant;
 
     use super::*;
     use crate::gateway::head_timer::HeadTimer;
     use crate::gateway::websocket::ConnectionTunnel;
 
     fn timer() -> HeadTimer {
-        HeadTimer::new(Duration::from_secs(1), Duration::ZERO)
+        HeadTimer::new(Duration::from_secs(1), Duration::ZERO, Instant::now())
     }
 
     fn guard() -> FramingGuard {
@@ -129,11 +120,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_are_read_in_order_whether_they_were_waited_for_or_put_back() {
+    async fn bytes_that_were_put_back_are_read_first() {
         let (mut client, stream) = duplex(100);
         let mut stream = TrackedStream::new(stream, guard(), timer().tracker());
         client.write_all(b"one two").await.unwrap();
-        assert!(poll_fn(|context| stream.poll_fill(context)).await.unwrap());
         let mut buffer = [0; 3];
         stream.read_exact(&mut buffer).await.unwrap();
         assert_eq!(&buffer, b"one");
@@ -142,7 +132,6 @@ mod tests {
         let mut rest = String::new();
         stream.read_to_string(&mut rest).await.unwrap();
         assert_eq!(rest, "1 two");
-        assert!(!poll_fn(|context| stream.poll_fill(context)).await.unwrap());
     }
 
     #[tokio::test]

@@ -30,5 +30,6 @@ pub(crate) mod wait_queue_full;
 pub(crate) mod welcome;
 
 pub(crate) use self::handler::{HttpHandler, HttpRequest};
+pub(crate) use self::http1::response_writer::{write_date, write_number};
 pub use self::serve::HttpLimits;
 pub(crate) use self::serve::serve_http;

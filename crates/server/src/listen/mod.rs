@@ -7,6 +7,7 @@ mod auth_failure_throttle;
 mod buffer_budget;
 mod client_network;
 pub(crate) mod counters;
+mod idle_connection;
 mod listen_address;
 mod listener;
 mod open_connections;
@@ -27,6 +28,7 @@ pub(crate) use auth_failure_throttle::{
 };
 pub use buffer_budget::BufferBudget;
 pub(crate) use buffer_budget::{BufferPriority, BufferReservation, BuffersFull, UNCOUNTED_LEN};
+pub(crate) use idle_connection::IdleConnection;
 pub use listen_address::{InvalidListenAddress, ListenAddress, LocalEndpoint};
 pub use listener::{Listener, Peer};
 pub use open_connections::ConnectionProgress;

@@ -29,6 +29,13 @@ impl<S> PrefixedStream<S> {
             stream,
         }
     }
+
+    /// Puts bytes back that were read. They are read again next, and are not counted in the byte budget.
+    pub(crate) fn unread(&mut self, bytes: &[u8]) {
+        let rest = self.prefix.get(self.position..).unwrap_or_default();
+        self.prefix = [bytes, rest].concat();
+        self.position = 0;
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
@@ -109,9 +116,13 @@ mod tests {
         let mut first = [0; 3];
         prefixed_stream.read_exact(&mut first).await.unwrap();
         assert_eq!(budget.used(), 8);
+        prefixed_stream.unread(b"once more ");
         let mut rest = String::new();
         prefixed_stream.read_to_string(&mut rest).await.unwrap();
-        assert_eq!((&first, rest.as_str()), (b"at ", "first and later"));
+        assert_eq!(
+            (&first, rest.as_str()),
+            (b"at ", "once more first and later")
+        );
         assert_eq!(budget.used(), 0, "the prefix is freed");
     }
 }

@@ -16,15 +16,15 @@ use tollgate_core::Nanos;
 
 use super::buffers::{BufferOwnership, Buffers, KEPT_OUTPUT_LEN};
 use super::fast_parser::{RequestBounds, parse_request};
-use super::idle::IdleConnection;
+
 use super::response_writer::write_response;
 use crate::http::HttpLimits;
 use crate::http::handler::{HttpHandler, HttpRequest, buffers_full, handle_or_500};
 use crate::http::response::HttpResponse;
 use crate::listen::counters::ListenerCounters;
 use crate::listen::{
-    BufferReservation, Peer, SendProgress, ShutdownOrTimeout, ShutdownSignal, UNCOUNTED_LEN,
-    send_available,
+    BufferReservation, IdleConnection, Peer, SendProgress, ShutdownOrTimeout, ShutdownSignal,
+    UNCOUNTED_LEN, send_available,
 };
 use tollgate_service::WaitPermit;
 

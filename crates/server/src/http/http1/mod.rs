@@ -9,7 +9,6 @@ mod buffers;
 mod fast_parser;
 mod fast_path;
 mod hyper_connection;
-mod idle;
 pub(super) mod response_writer;
 
 use std::sync::Arc;

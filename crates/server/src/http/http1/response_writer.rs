@@ -34,9 +34,14 @@ pub(crate) fn write_response(reply: &HttpResponse, now: Instant, out: &mut Vec<u
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"date: ");
-    out.extend_from_slice(&cached_date(now));
+    write_date(now, out);
     out.extend_from_slice(b"\r\n\r\n");
     out.extend_from_slice(body);
+}
+
+/// Appends the current date.
+pub(crate) fn write_date(now: Instant, out: &mut Vec<u8>) {
+    out.extend_from_slice(&cached_date(now));
 }
 
 /// Appends a number in decimal.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::listen::{ShutdownOrTimeout, WakeReason};
+use super::shutdown_or_timeout::{ShutdownOrTimeout, WakeReason};
 
 /// A connection that is ready for a request.
 #[derive(Debug)]
@@ -22,11 +22,25 @@ pub(crate) struct IdleConnection<'v, F> {
 impl<'v, F: Future<Output = ()>> IdleConnection<'v, F> {
     /// Starts the idle timeout now. The timer of `wake_events` has to be set to it.
     pub(crate) fn new(wake_events: ShutdownOrTimeout<'v, F>, timeout: Duration) -> Self {
+        Self::since(wake_events, Instant::now(), timeout)
+    }
+
+    /// The same with an idle timeout that started then.
+    pub(crate) const fn since(
+        wake_events: ShutdownOrTimeout<'v, F>,
+        since: Instant,
+        timeout: Duration,
+    ) -> Self {
         Self {
             wake_events,
-            since: Instant::now(),
+            since,
             timeout,
         }
+    }
+
+    /// When the idle timeout started.
+    pub(crate) const fn waiting_since(&self) -> Instant {
+        self.since
     }
 
     /// Restarts the idle timeout.
