@@ -1,6 +1,6 @@
 //! Any bytes as what a client sends over HTTP/1.1, for fuzzing: how heads are framed, refused and normalized.
 //!
-//! hyper reads the bytes twice, with the guard and without it. Must not know: routes, upstreams, limits.
+//! hyper reads the bytes twice, with the guard and without it. The fast path reads the plain requests at their start. Must not know: routes, upstreams, limits.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::framing_guard::FramingGuard;
 use super::head_timer::HeadTimer;
 use super::header_rules::remove_hop_by_hop;
+use super::http1::fast_parser::{ParsedHead, parse_head};
 use super::limits::{MAX_FIELDS, MAX_HEAD_LEN};
 use super::request_framing::RequestFraming;
 use super::request_target::normalize;
@@ -32,7 +33,7 @@ const MAX_LEN: usize = 4_096;
 const PIPE_LEN: usize = 1 << 20;
 
 /// Fragments that random bytes rarely contain. A byte below their number stands for one of them.
-const FRAGMENTS: [&[u8]; 28] = [
+const FRAGMENTS: [&[u8]; 29] = [
     b"GET / HTTP/1.1\r\nHost: a\r\n",
     b"POST /a HTTP/1.1\r\nHost: a\r\n",
     b"GET http://a/%2e%2E//b?c HTTP/1.1\r\n",
@@ -45,6 +46,7 @@ const FRAGMENTS: [&[u8]; 28] = [
     b"transfer-encoding: CHUNKED\r\n",
     b"Transfer-Encoding: gzip, chunked\r\n",
     b"Connection: close, x-a, content-length\r\n",
+    b"Connection: close\r\n",
     b"Connection: upgrade\r\nUpgrade: websocket\r\n",
     b"Expect: 100-continue\r\n",
     b"X-A: b\r\n",
@@ -66,8 +68,8 @@ const FRAGMENTS: [&[u8]; 28] = [
 /// Reads the bytes as requests.
 ///
 /// # Panics
-/// The framing depends on how the bytes are cut, the guard changes a request that it does not refuse, or a normalized head is
-/// not normal.
+/// The framing depends on how the bytes are cut, the guard changes a request that it does not refuse, the fast path reads other
+/// requests than hyper, or a normalized head is not normal.
 #[doc(hidden)]
 pub fn fuzz_request_head(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else {
@@ -87,6 +89,41 @@ pub fn fuzz_request_head(bytes: &[u8]) {
     let guarded = requests(&input, guarded_stream);
     assert!(plain.starts_with(&guarded), "{plain:?} {guarded:?}");
     assert!(refused.is_some() || plain == guarded);
+    let fast = requests_by_fast_path(&input);
+    assert_eq!(fast, guarded, "the fast path reads other requests");
+}
+
+/// The requests that the fast path finds in the bytes, until one is not plain, and then those that hyper finds.
+fn requests_by_fast_path(input: &[u8]) -> Vec<String> {
+    let (mut found, mut rest) = (Vec::new(), input);
+    while let [_, ..] = rest
+        && let ParsedHead::Plain(mut request, len) = parse_head(rest)
+    {
+        found.push(format!(
+            "{} {:?}",
+            describe(&mut request.head),
+            Bytes::new()
+        ));
+        if request.is_last {
+            return found;
+        }
+        rest = rest.get(len..).unwrap_or_default();
+    }
+    found.extend(requests(rest, guarded_stream));
+    found
+}
+
+/// The parts of a head that matter, as text.
+fn describe(head: &mut Parts) -> String {
+    let mut text = format!(
+        "{} {} {:?} {:?}",
+        head.method, head.uri, head.version, head.headers
+    );
+    if normalize(head).is_ok() {
+        check_normal(head);
+        text.push_str(" normal");
+    }
+    text
 }
 
 /// A stream as the gateway reads it.
@@ -137,11 +174,7 @@ async fn answer(
     found: Arc<Mutex<Vec<String>>>,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
     let (mut head, body) = request.into_parts();
-    let mut text = format!("{} {}", head.method, head.uri);
-    if normalize(&mut head).is_ok() {
-        check_normal(&mut head);
-        text.push_str(" normal");
-    }
+    let mut text = describe(&mut head);
     if let Ok(body) = body.collect().await {
         text.push_str(&format!(" {:?}", body.to_bytes()));
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,9 +209,17 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
         #[test]
-        fn any_bytes_are_framed_and_normalized(bytes in prop::collection::vec(prop_oneof![4 => 0..28_u8, 1 => any::<u8>()], 0..24)) {
+        fn any_bytes_are_framed_and_normalized(bytes in prop::collection::vec(prop_oneof![4 => 0..29_u8, 1 => any::<u8>()], 0..24)) {
             fuzz_request_head(&bytes);
         }
+    }
+
+    /// Negative control: a parser that takes LF as the end of a line finds a request that the guard refuses.
+    #[test]
+    fn control_the_parser_of_hyper_alone_accepts_lines_without_cr() {
+        let input = b"GET / HTTP/1.1\nHost: a\n\n";
+        assert_eq!(requests(input, |stream| stream).len(), 1);
+        assert_eq!(requests_by_fast_path(input), Vec::<String>::new());
     }
 
     /// Negative control: without the guard, hyper finds a request where both fields were sent.

@@ -7,10 +7,9 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use hyper::http::request::Parts;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::fast_parser::{ParsedHead, parse_head};
+use super::fast_parser::{ParsedHead, PlainRequest, parse_head};
 
 /// The most bytes of one read, and about the most that are kept while a request is served. A longer head does not take the fast
 /// path.
@@ -20,8 +19,7 @@ const EARLY_READ_LEN: usize = 1_024;
 
 /// What has arrived.
 pub(super) enum FastInput {
-    /// The head of a plain request, which is the whole request.
-    Plain(Parts),
+    Plain(PlainRequest),
     /// Something else, which is kept.
     NotPlain,
     /// The end of the stream.
@@ -59,10 +57,10 @@ impl UnreadInput {
                     ([], true) => FastInput::Closed,
                     ([], false) => FastInput::NotPlain,
                     (bytes, true) => match parse_head(bytes) {
-                        ParsedHead::Plain(head, len) => {
+                        ParsedHead::Plain(request, len) => {
                             self.0
                                 .extend_from_slice(bytes.get(len..).unwrap_or_default());
-                            FastInput::Plain(head)
+                            FastInput::Plain(request)
                         }
                         ParsedHead::NotPlain => {
                             self.0.extend_from_slice(bytes);
@@ -93,13 +91,13 @@ impl UnreadInput {
             return None;
         }
         match parse_head(&self.0) {
-            ParsedHead::Plain(head, len) => {
+            ParsedHead::Plain(request, len) => {
                 match len == self.0.len() {
                     // An idle connection keeps no memory.
                     true => self.0 = Vec::new(),
                     false => drop(self.0.drain(..len)),
                 }
-                Some(FastInput::Plain(head))
+                Some(FastInput::Plain(request))
             }
             ParsedHead::NotPlain => Some(FastInput::NotPlain),
             ParsedHead::Incomplete => None,

@@ -15,11 +15,19 @@ use crate::gateway::limits::{MAX_FIELDS, MAX_HEAD_LEN};
 /// Fields that the gateway adds to a request. With room for them the map is not allocated twice.
 const ADDED_FIELDS: usize = 8;
 
+/// A plain request.
+#[derive(Debug)]
+pub(in crate::gateway) struct PlainRequest {
+    pub(in crate::gateway) head: Parts,
+    /// Whether the client closes the connection after the response.
+    pub(in crate::gateway) is_last: bool,
+}
+
 /// What the start of some bytes is.
 #[derive(Debug)]
 pub(in crate::gateway) enum ParsedHead {
     /// A plain request and its length.
-    Plain(Parts, usize),
+    Plain(PlainRequest, usize),
     /// The start of a head.
     Incomplete,
     NotPlain,
@@ -31,7 +39,7 @@ pub(in crate::gateway) fn parse_head(input: &[u8]) -> ParsedHead {
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(input, &mut fields) {
         Ok(httparse::Status::Complete(len)) => match read_head(input, len, &request) {
-            Some(head) => ParsedHead::Plain(head, len),
+            Some(request) => ParsedHead::Plain(request, len),
             None => ParsedHead::NotPlain,
         },
         Ok(httparse::Status::Partial) => ParsedHead::Incomplete,
@@ -39,15 +47,24 @@ pub(in crate::gateway) fn parse_head(input: &[u8]) -> ParsedHead {
     }
 }
 
-/// The head of a plain request, or `None` if it is not plain.
-fn read_head(input: &[u8], len: usize, request: &httparse::Request<'_, '_>) -> Option<Parts> {
+/// The request, or `None` if it is not plain.
+fn read_head(
+    input: &[u8],
+    len: usize,
+    request: &httparse::Request<'_, '_>,
+) -> Option<PlainRequest> {
     let head = input.get(..len).filter(|head| head.len() <= MAX_HEAD_LEN)?;
     let fields = &*request.headers;
-    let is_plain = request.version == Some(1)
-        && has_whole_line_ends(head, fields)
-        && fields.iter().all(is_plain_field);
-    if !is_plain {
+    if request.version != Some(1) || !has_whole_line_ends(head, fields) {
         return None;
+    }
+    let mut is_last = false;
+    for field in fields {
+        match FieldEffect::of(field) {
+            FieldEffect::None => {}
+            FieldEffect::Closes => is_last = true,
+            FieldEffect::NotPlain => return None,
+        }
     }
     let method = Method::from_bytes(request.method?.as_bytes()).ok()?;
     // hyper keeps what a tunnel would need.
@@ -69,7 +86,7 @@ fn read_head(input: &[u8], len: usize, request: &httparse::Request<'_, '_>) -> O
     let target = Uri::from_maybe_shared(copied(request.path?.as_bytes())).ok()?;
     let (mut head, ()) = Request::new(()).into_parts();
     (head.method, head.uri, head.headers) = (method, target, headers);
-    Some(head)
+    Some(PlainRequest { head, is_last })
 }
 
 /// Where a part of the input is. `None` if it is empty.
@@ -92,17 +109,30 @@ fn has_whole_line_ends(head: &[u8], fields: &[httparse::Header<'_>]) -> bool {
         && fields.iter().all(ends_before)
 }
 
-/// Whether a field changes neither the end of the request nor the use of the connection.
-fn is_plain_field(field: &httparse::Header<'_>) -> bool {
-    let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-    // Compare lengths first: most field names differ in theirs.
-    match field.name.len() {
-        14 => !is("content-length"),
-        17 => !is("transfer-encoding"),
-        10 => !is("connection") || field.value.eq_ignore_ascii_case(b"keep-alive"),
-        7 => !is("upgrade"),
-        6 => !is("expect"),
-        _ => true,
+/// What a field changes of the connection or of the end of the request.
+enum FieldEffect {
+    None,
+    /// The connection is closed after the response.
+    Closes,
+    NotPlain,
+}
+
+impl FieldEffect {
+    fn of(field: &httparse::Header<'_>) -> Self {
+        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        // Compare lengths first: most field names differ in theirs.
+        match field.name.len() {
+            14 if is("content-length") => Self::NotPlain,
+            17 if is("transfer-encoding") => Self::NotPlain,
+            10 if is("connection") => match field.value {
+                value if value.eq_ignore_ascii_case(b"keep-alive") => Self::None,
+                value if value.eq_ignore_ascii_case(b"close") => Self::Closes,
+                _ => Self::NotPlain,
+            },
+            7 if is("upgrade") => Self::NotPlain,
+            6 if is("expect") => Self::NotPlain,
+            _ => Self::None,
+        }
     }
 }
 
@@ -117,9 +147,12 @@ mod tests {
     #[test]
     fn a_plain_head_is_parsed_and_what_follows_is_left() {
         let text = "GET /a?b=c HTTP/1.1\r\nHost: x\r\nX-A: 1\r\nx-a:\t2 \r\nx-empty:\r\nConnection: Keep-Alive\r\n\r\n";
-        let ParsedHead::Plain(head, len) = parsed(&format!("{text}GET /next")) else {
+        let ParsedHead::Plain(PlainRequest { head, is_last }, len) =
+            parsed(&format!("{text}GET /next"))
+        else {
             panic!("it is plain");
         };
+        assert!(!is_last);
         assert_eq!(len, text.len());
         assert_eq!(
             (head.method, head.uri),
@@ -131,6 +164,21 @@ mod tests {
             (&head.headers["host"], &head.headers["x-empty"]),
             (&"x".parse().unwrap(), &"".parse().unwrap())
         );
+    }
+
+    #[test]
+    fn a_request_may_be_the_last_of_its_connection() {
+        for (fields, expected) in [
+            ("Connection: Close\r\n", true),
+            ("Connection: close\r\nConnection: keep-alive\r\n", true),
+            ("Connection: keep-alive\r\n", false),
+        ] {
+            let text = format!("GET / HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
+            let ParsedHead::Plain(request, _) = parsed(&text) else {
+                panic!("it is plain");
+            };
+            assert_eq!(request.is_last, expected, "{fields}");
+        }
     }
 
     #[test]
@@ -153,7 +201,7 @@ mod tests {
             get("Content-Length: 0\r\n"),
             get("content-length: 2\r\ncontent-length: 2\r\n"),
             get("Transfer-Encoding: chunked\r\n"),
-            get("Connection: close\r\n"),
+            get("Connection: close, x-a\r\n"),
             get("Connection: keep-alive, x-a\r\n"),
             get("Upgrade: websocket\r\n"),
             get("EXPECT: 100-continue\r\n"),
@@ -172,7 +220,6 @@ mod tests {
             "GET / HTTP/1.0\r\nHost: a\r\n\r\n".to_owned(),
             "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n".to_owned(),
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
-            "GET /\u{fc} HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
         ] {
             assert!(matches!(parsed(&text), ParsedHead::NotPlain), "{text:?}");
         }

@@ -8,12 +8,12 @@ use std::pin::pin;
 use std::task::Poll;
 
 use hyper::Method;
-use hyper::http::request::Parts;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until};
 use tollgate_store::Clock;
 
 use super::fast_input::{FastInput, UnreadInput};
+use super::fast_parser::PlainRequest;
 use super::response_sender::{ResponseSender, Sent};
 use crate::gateway::client_requests::ClientRequests;
 
@@ -47,8 +47,8 @@ pub(super) async fn serve<C: Clock + 'static, S: AsyncRead + AsyncWrite + Unpin>
     let mut unread = UnreadInput::default();
     loop {
         let arrived = idle.wait_for(|context| unread.poll_head(stream, context));
-        let head = match arrived.await {
-            Ok(Some(FastInput::Plain(head))) => head,
+        let request = match arrived.await {
+            Ok(Some(FastInput::Plain(request))) => request,
             Ok(Some(FastInput::NotPlain)) => {
                 return FastPathEnd::NotPlain {
                     unread: unread.into_bytes(),
@@ -62,7 +62,7 @@ pub(super) async fn serve<C: Clock + 'static, S: AsyncRead + AsyncWrite + Unpin>
             }
             Ok(Some(FastInput::Closed)) | Err(_) => return FastPathEnd::Closed,
         };
-        match exchange(client, head, stream, &mut unread, stopping).await {
+        match exchange(client, request, stream, &mut unread, stopping).await {
             Ok(Sent::KeepAlive) => idle.reset(),
             Ok(Sent::Last) => {
                 let _gone = stream.shutdown().await;
@@ -79,11 +79,12 @@ pub(super) async fn serve<C: Clock + 'static, S: AsyncRead + AsyncWrite + Unpin>
 /// Serves one request.
 async fn exchange<C: Clock + 'static, S: AsyncRead + AsyncWrite + Unpin>(
     client: &mut ClientRequests<C>,
-    head: Parts,
+    request: PlainRequest,
     stream: &mut S,
     unread: &mut UnreadInput,
     stopping: &ShutdownSignal,
 ) -> io::Result<Sent> {
+    let PlainRequest { head, is_last } = request;
     let is_head_request = head.method == Method::HEAD;
     let response = {
         let mut handling = pin!(client.handle(head, None));
@@ -94,7 +95,8 @@ async fn exchange<C: Clock + 'static, S: AsyncRead + AsyncWrite + Unpin>(
         });
         response.await?
     };
-    let mut sender = ResponseSender::new(response, is_head_request, stopping.is_triggered());
+    let is_last = is_last || stopping.is_triggered();
+    let mut sender = ResponseSender::new(response, is_head_request, is_last);
     poll_fn(|context| match sender.poll_send(stream, context) {
         Poll::Pending => unread.poll_client_gone(stream, context).map(Err),
         sent => sent,

@@ -141,7 +141,7 @@ impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin> R
             }
             BodyFraming::Chunked => {
                 self.buffer
-                    .extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
+                    .extend_from_slice(format!("{:X}\r\n", data.len()).as_bytes());
                 self.tail = b"\r\n";
             }
         }
@@ -213,5 +213,267 @@ impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin> R
         self.piece.advance(of_piece);
         let of_tail = sent.saturating_sub(of_piece);
         self.tail = self.tail.get(of_tail..).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::future::poll_fn;
+
+    use hyper::body::{Frame, SizeHint};
+    use hyper::header::HeaderValue;
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    /// A body of these pieces, which may know its length, and these trailers.
+    #[derive(Clone, Default)]
+    struct Pieces {
+        pieces: VecDeque<Vec<u8>>,
+        trailers: Option<HeaderMap>,
+        knows_length: bool,
+        /// Whether the next piece is ready only at the second poll.
+        is_late: bool,
+    }
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if std::mem::take(&mut self.is_late) {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let piece = self
+                .pieces
+                .pop_front()
+                .map(|piece| Frame::data(piece.into()));
+            let frame = piece.or_else(|| self.trailers.take().map(Frame::trailers));
+            Poll::Ready(frame.map(Ok))
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.pieces.is_empty() && self.trailers.is_none()
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            let len: usize = self.pieces.iter().map(Vec::len).sum();
+            match self.knows_length {
+                true => SizeHint::with_exact(len as u64),
+                false => SizeHint::default(),
+            }
+        }
+    }
+
+    fn response(status: u16, fields: &[(&'static str, &str)], body: &Pieces) -> Response<Pieces> {
+        let mut response = Response::new(body.clone());
+        *response.status_mut() = status.try_into().unwrap();
+        for (name, value) in fields {
+            let value = HeaderValue::from_str(value).unwrap();
+            response.headers_mut().append(*name, value);
+        }
+        response
+    }
+
+    /// The status line, the sorted fields and the body.
+    fn parts(bytes: &[u8]) -> (String, Vec<String>, Vec<u8>) {
+        let end = bytes.windows(4).position(|end| end == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let mut lines = head.split("\r\n").map(str::to_owned);
+        let status = lines.next().unwrap();
+        let mut fields: Vec<_> = lines
+            // The clock moves between the two.
+            .map(|line| match line.strip_prefix("date: ") {
+                Some(date) if date.ends_with("GMT") => "date: now".to_owned(),
+                _ => line,
+            })
+            .collect();
+        fields.sort();
+        (status, fields, bytes[end + 4..].to_vec())
+    }
+
+    async fn sent_by_hyper(method: &str, response: Response<Pieces>) -> Vec<u8> {
+        let (mut client, server) = duplex(1 << 20);
+        let request = format!("{method} / HTTP/1.1\r\nhost: a\r\nte: trailers\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let response = std::sync::Mutex::new(Some(response));
+        let service = service_fn(|_| {
+            let response = response.lock().unwrap().take().unwrap();
+            async { Ok::<_, Infallible>(response) }
+        });
+        let mut builder = http1::Builder::new();
+        let serving = builder
+            .half_close(true)
+            .serve_connection(TokioIo::new(server), service);
+        serving.await.unwrap();
+        let mut bytes = Vec::new();
+        client.read_to_end(&mut bytes).await.unwrap();
+        bytes
+    }
+
+    async fn sent_by_us(method: &str, response: Response<Pieces>, room: usize) -> Vec<u8> {
+        let (mut client, mut server) = duplex(room);
+        let mut sender = ResponseSender::new(response, method == "HEAD", false);
+        let sending = async {
+            let sent = poll_fn(|context| sender.poll_send(&mut server, context)).await;
+            assert_eq!(sent.unwrap(), Sent::KeepAlive);
+            drop(server);
+        };
+        let mut bytes = Vec::new();
+        let (_, read) = tokio::join!(sending, client.read_to_end(&mut bytes));
+        read.unwrap();
+        bytes
+    }
+
+    #[tokio::test]
+    async fn a_response_is_sent_as_hyper_sends_it() {
+        let mut trailers = HeaderMap::new();
+        for name in ["x-sum", "x-other", "content-type"] {
+            trailers.append(name, HeaderValue::from_static("1"));
+        }
+        let long = vec![b'x'; 3 * COPIED_LEN];
+        let mut bodies = Vec::new();
+        for pieces in [
+            vec![],
+            vec![b"abc".to_vec()],
+            vec![long.clone(), b"end".to_vec(), long],
+        ] {
+            for (knows_length, trailers) in
+                [(true, None), (false, None), (false, Some(trailers.clone()))]
+            {
+                bodies.push(Pieces {
+                    pieces: pieces.clone().into(),
+                    trailers,
+                    knows_length,
+                    is_late: false,
+                });
+            }
+        }
+        for body in &bodies {
+            let len: usize = body.pieces.iter().map(Vec::len).sum();
+            let len = len.to_string();
+            for fields in [
+                &[][..],
+                &[
+                    ("x-a", "1"),
+                    ("x-a", "2"),
+                    ("date", "then"),
+                    ("trailer", "X-Sum, content-type"),
+                ],
+                &[("content-length", &len)],
+            ] {
+                // A length and an unknown length do not come together from an upstream.
+                if fields.len() == 1 && !body.knows_length {
+                    continue;
+                }
+                for status in [200, 204, 304, 404, 429, 599] {
+                    // hyper would send this length, which RFC 9110 forbids. The body of an upstream is empty then.
+                    if fields.len() == 1 && len != "0" && matches!(status, 204 | 304) {
+                        continue;
+                    }
+                    for method in ["GET", "HEAD"] {
+                        let make = || response(status, fields, body);
+                        let by_hyper = parts(&sent_by_hyper(method, make()).await);
+                        for room in [1 << 20, 7] {
+                            let by_us = parts(&sent_by_us(method, make(), room).await);
+                            assert_eq!(by_us, by_hyper, "{method} {status} {fields:?} {len}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_does_not_wait_for_the_body_and_a_short_body_comes_with_it() {
+        for is_late in [false, true] {
+            let body = Pieces {
+                pieces: [b"abc".to_vec()].into(),
+                knows_length: true,
+                is_late,
+                ..Pieces::default()
+            };
+            let mut sender = ResponseSender::new(response(200, &[], &body), false, false);
+            let mut written = WriteCounter::default();
+            poll_fn(|context| sender.poll_send(&mut written, context))
+                .await
+                .unwrap();
+            let lens: Vec<_> = written
+                .0
+                .iter()
+                .map(|piece| piece.ends_with(b"abc"))
+                .collect();
+            assert_eq!(
+                lens,
+                if is_late {
+                    vec![false, true]
+                } else {
+                    vec![true]
+                }
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_of_another_length_than_announced_ends_the_connection() {
+        for (announced, pieces) in [(2_u64, [b"abc".to_vec()]), (5, [b"abc".to_vec()])] {
+            let body = Pieces {
+                pieces: pieces.into(),
+                ..Pieces::default()
+            };
+            let mut sender = ResponseSender::new(response(200, &[], &body), false, false);
+            sender.framing = BodyFraming::Length(announced);
+            let mut written = WriteCounter::default();
+            let sent = poll_fn(|context| sender.poll_send(&mut written, context)).await;
+            assert!(sent.is_err(), "{announced}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_response_says_so() {
+        let body = Pieces::default();
+        let last = ResponseSender::new(response(200, &[], &body), false, true);
+        let closing = response(200, &[("connection", "close")], &body);
+        let by_field = ResponseSender::new(closing, false, false);
+        for mut sender in [last, by_field] {
+            let mut written = WriteCounter::default();
+            let sent = poll_fn(|context| sender.poll_send(&mut written, context)).await;
+            assert_eq!(sent.unwrap(), Sent::Last);
+            let text = String::from_utf8(written.0.concat()).unwrap();
+            assert_eq!(text.matches("connection: close\r\n").count(), 1, "{text}");
+        }
+    }
+
+    /// Keeps each write.
+    #[derive(Default)]
+    struct WriteCounter(Vec<Vec<u8>>);
+
+    impl AsyncWrite for WriteCounter {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.0.push(bytes.to_vec());
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
     }
 }

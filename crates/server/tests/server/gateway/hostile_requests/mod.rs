@@ -1,5 +1,5 @@
 //! Over 200 hostile requests as raw bytes. Whatever a client sends, the upstream sees exactly one well-formed request or none,
-//! and never the one that is hidden in another (`/smuggled`).
+//! and never the one that is hidden in another (`/smuggled`). The fast path and hyper treat all of them alike.
 
 mod cases;
 
@@ -14,14 +14,44 @@ use tollgate_server::gateway::GatewayLimits;
 
 use self::cases::Fate::{self, Forwarded, Refused};
 use self::cases::{chunks, fields, framing, hosts, other_protocols, request_lines};
-use super::recorder::Recorder;
+use super::recorder::{RecordedRequest, Recorder};
 use super::{DEADLINE, OK, start_plain, start_with};
 
+/// Who reads a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    /// The fast path, where the request is plain.
+    FastPath,
+    /// hyper, which has the connection since an earlier request.
+    Hyper,
+}
+
+impl Reader {
+    /// The path of a case. Both have the same length.
+    fn path(self, number: usize) -> String {
+        match self {
+            Self::FastPath => format!("/fast-{number}"),
+            Self::Hyper => format!("/hypr-{number}"),
+        }
+    }
+}
+
 /// Sends one request and returns when the gateway has answered it or closed the connection.
-async fn send(address: std::net::SocketAddr, bytes: Vec<u8>) -> Vec<u8> {
+async fn send(address: std::net::SocketAddr, reader: Reader, bytes: Vec<u8>) -> Vec<u8> {
     let mut client = TcpStream::connect(address).await.unwrap();
+    if reader == Reader::Hyper {
+        let first = b"GET /first HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+        client.write_all(first).await.unwrap();
+        let first = read_response(&mut client).await;
+        assert!(first.starts_with(b"HTTP/1.1 200 OK"));
+    }
     // The gateway may refuse and close before it has read all.
     let _refused = client.write_all(&bytes).await;
+    read_response(&mut client).await
+}
+
+/// Reads a response, or until the connection is closed.
+async fn read_response(client: &mut TcpStream) -> Vec<u8> {
     let mut answer = Vec::new();
     let mut buffer = [0; 4_096];
     loop {
@@ -46,6 +76,8 @@ async fn s_36_the_upstream_sees_one_well_formed_request_or_none() {
     // What is incomplete is refused when its time is up.
     limits.header_timeout = Duration::from_millis(1_000);
     limits.body_timeout = Duration::from_millis(500);
+    // hyper keeps its connections.
+    limits.park_after = DEADLINE;
     let text = "limits: none\ngateway: { upstreams: { app: http://UPSTREAM }, routes: [{ upstream: app }] }";
     let gateway = start_with(text, recorder.address, limits, "").await;
     let mut cases = request_lines();
@@ -57,37 +89,71 @@ async fn s_36_the_upstream_sees_one_well_formed_request_or_none() {
     assert!(cases.len() >= 200, "only {} cases", cases.len());
     let mut sending = JoinSet::new();
     let mut fates = HashMap::new();
-    for (number, case) in cases.into_iter().enumerate() {
-        let path = format!("/case-{number}");
-        let bytes = replace(&case.bytes, &path);
-        fates.insert(path.clone(), (case.fate, bytes.escape_ascii().to_string()));
-        let address = gateway.address;
-        sending.spawn(async move { (path, send(address, bytes).await) });
-        // A listener has a queue of connections, which need not be full here.
-        while sending.len() >= 64 {
-            check_answer(&fates, sending.join_next().await.unwrap().unwrap());
+    for (number, case) in cases.iter().enumerate() {
+        for reader in [Reader::FastPath, Reader::Hyper] {
+            let path = reader.path(number);
+            let bytes = replace(&case.bytes, &path);
+            fates.insert(path.clone(), (case.fate, bytes.escape_ascii().to_string()));
+            let address = gateway.address;
+            sending.spawn(async move { (path, send(address, reader, bytes).await) });
+            // A listener has a queue of connections, which need not be full here.
+            while sending.len() >= 64 {
+                check_answer(&fates, sending.join_next().await.unwrap().unwrap());
+            }
         }
     }
     while let Some(sent) = sending.join_next().await {
         check_answer(&fates, sent.unwrap());
     }
-    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut seen: HashMap<String, Vec<RecordedRequest>> = HashMap::new();
     for request in recorder.requests() {
         let path = request.target.split(['?', '%', ';']).next().unwrap();
-        let path = path.trim_start_matches("/x");
-        *seen.entry(path.to_owned()).or_default() += 1;
+        let path = path.trim_start_matches("/x").to_owned();
+        seen.entry(path).or_default().push(request);
     }
+    let firsts = seen.remove("/first").unwrap_or_default();
+    assert_eq!(firsts.len(), cases.len(), "hyper has a connection for each");
     let mut complaints = Vec::new();
     for (path, (fate, bytes)) in &fates {
-        let times = seen.remove(path).unwrap_or(0);
+        let times = seen.get(path).map_or(0, Vec::len);
         if times != usize::from(*fate == Forwarded) {
             let shown: String = bytes.chars().take(200).collect();
             complaints.push(format!("{fate:?}, seen {times} times: {shown}"));
         }
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    for number in 0..cases.len() {
+        let read = |reader: Reader| {
+            let path = reader.path(number);
+            let requests = seen.get(&path).into_iter().flatten();
+            let texts = requests.map(|one| without_id(one).replace(&path, "~"));
+            texts.collect::<Vec<_>>()
+        };
+        assert_eq!(read(Reader::FastPath), read(Reader::Hyper), "case {number}");
+    }
+    seen.retain(|path, _| !fates.contains_key(path));
     assert!(seen.is_empty(), "smuggled: {seen:?}");
     gateway.running.stop().await;
+}
+
+/// A request as text, without its random id.
+fn without_id(request: &RecordedRequest) -> String {
+    let mut request = request.clone();
+    request.fields.retain(|(name, _)| name != "x-request-id");
+    format!("{request:?}")
+}
+
+/// Negative control: the comparison of the two readers sees a field that only one of them forwards.
+#[test]
+fn control_requests_with_other_fields_differ() {
+    let field = |name: &str| (name.to_owned(), "1".to_owned());
+    let request = |fields: &[&str]| RecordedRequest {
+        fields: fields.iter().map(|name| field(name)).collect(),
+        ..RecordedRequest::default()
+    };
+    let same = without_id(&request(&["host", "x-request-id"]));
+    assert_eq!(same, without_id(&request(&["host"])));
+    assert_ne!(same, without_id(&request(&["host", "x-a"])));
 }
 
 /// Ambiguous requests get 400 also if they arrive byte by byte, or behind another request.
