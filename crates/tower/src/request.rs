@@ -85,11 +85,14 @@ pub(crate) struct RequestHead<'a> {
     pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
     extensions: &'a Extensions,
+    /// The peer, unless the extensions name it.
+    peer: Option<IpAddr>,
 }
 
 impl<'a> RequestHead<'a> {
-    pub(crate) fn of_request<B>(request: &'a Request<B>) -> Self {
+    pub(crate) fn of_request<B>(request: &'a Request<B>, peer: Option<IpAddr>) -> Self {
         Self {
+            peer,
             method: request.method(),
             uri: request.uri(),
             headers: request.headers(),
@@ -97,8 +100,9 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    pub(crate) const fn of_parts(parts: &'a Parts) -> Self {
+    pub(crate) const fn of_parts(parts: &'a Parts, peer: Option<IpAddr>) -> Self {
         Self {
+            peer,
             method: &parts.method,
             uri: &parts.uri,
             headers: &parts.headers,
@@ -134,7 +138,7 @@ impl<'a> RequestHead<'a> {
         {
             return info.remote_addr().map(|address| address.ip());
         }
-        None
+        self.peer
     }
 
     /// The client's address behind trusted proxies.
@@ -297,7 +301,7 @@ mod tests {
     use super::*;
 
     fn host(request: &Request<()>) -> Result<Option<&[u8]>, Unreadable> {
-        RequestHead::of_request(request).host(request.uri())
+        RequestHead::of_request(request, None).host(request.uri())
     }
 
     /// HTTP/2 has the host in the target, HTTP/1 in a field. A client that sends both could name one host to the state and
@@ -341,7 +345,7 @@ mod tests {
             ..RequestSettings::default()
         };
         let read = |request: &Request<()>, name: &str| {
-            let head = RequestHead::of_request(request);
+            let head = RequestHead::of_request(request, None);
             let attributes = head.attributes(&settings);
             let value = attributes.get(&Attribute::Extension(name.into()));
             value.map(<[u8]>::to_vec)
@@ -363,12 +367,21 @@ mod tests {
         let proxied =
             ClientAddressResolver::behind_proxies(ForwardedHeader::XForwardedFor, trusted);
         let client = |request: &Request<()>, clients: &ClientAddressResolver| {
-            RequestHead::of_request(request).client(clients)
+            RequestHead::of_request(request, None).client(clients)
         };
         assert_eq!(client(&request, &proxied), None, "no peer is known");
+        let of_connection = RequestHead::of_request(&request, Some([10, 0, 0, 2].into()));
+        let direct = ClientAddressResolver::default();
+        assert_eq!(of_connection.client(&direct), Some([10, 0, 0, 2].into()));
+        assert_eq!(of_connection.client(&proxied), Some([192, 0, 2, 7].into()));
         let peer = SocketAddr::from(([10, 0, 0, 1], 80));
         request.extensions_mut().insert(PeerAddress::from(peer));
-        let direct = ClientAddressResolver::default();
+        let named = RequestHead::of_request(&request, Some([10, 0, 0, 2].into()));
+        assert_eq!(
+            named.client(&direct),
+            Some(peer.ip()),
+            "the request names it"
+        );
         assert_eq!(client(&request, &direct), Some(peer.ip()));
         assert_eq!(client(&request, &proxied), Some([192, 0, 2, 7].into()));
         request

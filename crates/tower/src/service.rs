@@ -2,6 +2,7 @@
 //!
 //! Must not know: how requests are decided and responses are settled.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -23,6 +24,8 @@ use crate::request::RequestHead;
 pub struct TollgateService<S, C = SystemClock> {
     inner: S,
     state: Arc<LayerState<C>>,
+    /// The peer of all requests that do not name theirs.
+    peer: Option<IpAddr>,
 }
 
 impl<S: Clone, C> Clone for TollgateService<S, C> {
@@ -30,13 +33,36 @@ impl<S: Clone, C> Clone for TollgateService<S, C> {
         Self {
             inner: self.inner.clone(),
             state: Arc::clone(&self.state),
+            peer: self.peer,
         }
     }
 }
 
 impl<S, C> TollgateService<S, C> {
     pub(crate) const fn new(inner: S, state: Arc<LayerState<C>>) -> Self {
-        Self { inner, state }
+        Self {
+            inner,
+            state,
+            peer: None,
+        }
+    }
+
+    /// The same for the requests of one connection, whose peer is at this address. A [`PeerAddress`](crate::PeerAddress) in the
+    /// extensions of a request comes first; this one costs nothing for each request.
+    ///
+    /// ```
+    /// use tollgate_tower::TollgateLayer;
+    /// use tower_layer::Layer as _;
+    ///
+    /// let layer = TollgateLayer::from_policy("limits: [{ name: per-client, key: ip, rate: 5/s }]")?;
+    /// let of_one_connection = layer.layer("inner").with_peer([192, 0, 2, 7].into());
+    /// assert_eq!(of_one_connection.get_ref(), &"inner");
+    /// # Ok::<(), tollgate_tower::InvalidLayer>(())
+    /// ```
+    #[must_use]
+    pub fn with_peer(mut self, address: IpAddr) -> Self {
+        self.peer = Some(address);
+        self
     }
 
     /// The inner service.
@@ -72,7 +98,9 @@ where
     }
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
-        let decision = self.state.decide_local(RequestHead::of_request(&request));
+        let decision = self
+            .state
+            .decide_local(RequestHead::of_request(&request, self.peer));
         match decision {
             Some(Decision::Refused(response)) => ResponseFuture::refused(response),
             Some(Decision::Admitted(admission)) if admission.starts_now() => {
@@ -83,8 +111,8 @@ where
                 // The clone takes the place of the service that is ready, which has to be the one that is called.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
-                let state = Arc::clone(&self.state);
-                ResponseFuture::boxed(call_later(state, ready, request, undecided))
+                let layer = (Arc::clone(&self.state), self.peer);
+                ResponseFuture::boxed(call_later(layer, ready, request, undecided))
             }
         }
     }
@@ -92,7 +120,7 @@ where
 
 /// Waits for the decision and for the request's turn, then calls the inner service.
 async fn call_later<S, C, RequestBody, B>(
-    state: Arc<LayerState<C>>,
+    (state, peer): (Arc<LayerState<C>>, Option<IpAddr>),
     mut inner: S,
     request: Request<RequestBody>,
     decision: Option<Decision<C>>,
@@ -105,7 +133,7 @@ where
     let (parts, body) = request.into_parts();
     let decision = match decision {
         Some(decision) => decision,
-        None => state.decide(RequestHead::of_parts(&parts)).await,
+        None => state.decide(RequestHead::of_parts(&parts, peer)).await,
     };
     let mut admission = match decision {
         Decision::Refused(response) => return Ok(response.map(ResponseBody::refusal)),

@@ -47,7 +47,7 @@ pub(super) struct ClientRequests<C> {
     limits: GatewayLimits,
     peer: Arc<Peer>,
     /// The two ends of the connection, if no proxy before it is believed.
-    connection: ClientConnection,
+    connection: Arc<ClientConnection>,
 }
 
 impl<C> Clone for ClientRequests<C> {
@@ -57,7 +57,7 @@ impl<C> Clone for ClientRequests<C> {
             limited: self.limited.clone(),
             limits: self.limits,
             peer: Arc::clone(&self.peer),
-            connection: self.connection.clone(),
+            connection: Arc::clone(&self.connection),
         }
     }
 }
@@ -74,8 +74,8 @@ impl<C: Clock + 'static> ClientRequests<C> {
             has_tls: matches!(peer.local, LocalEndpoint::Tls(_)),
         };
         Self {
-            connection,
-            limited: shared.layer.layer(forwarder),
+            limited: shared.layer.layer(forwarder).with_peer(connection.client),
+            connection: Arc::new(connection),
             shared,
             limits,
             peer: Arc::new(peer),
@@ -140,7 +140,10 @@ impl<C: Clock + 'static> ClientRequests<C> {
         }
         remove_hop_by_hop(&mut head.headers);
         let connection = self.connection(&head.headers);
-        head.extensions.insert(PeerAddress(connection.client));
+        // Without a proxy in between, the layer knows the peer.
+        if connection.is_trusted {
+            head.extensions.insert(PeerAddress(connection.client));
+        }
         let (incoming, place, exchange) = match by_hyper {
             Some(request) => (Some(request.body), Some(request.place), request.exchange),
             None => (None, None, None),
@@ -163,15 +166,17 @@ impl<C: Clock + 'static> ClientRequests<C> {
     }
 
     /// The two ends of the connection. A trusted proxy names the client.
-    fn connection(&self, headers: &hyper::HeaderMap) -> ClientConnection {
-        let mut connection = self.connection.clone();
-        if connection.is_trusted {
-            let clients = &self.shared.clients;
-            let lines = clients.field().map(|field| headers.get_all(field));
-            let lines = lines.into_iter().flatten().map(HeaderValue::as_bytes);
-            connection.client = clients.resolve(connection.peer, lines).address;
+    fn connection(&self, headers: &hyper::HeaderMap) -> Arc<ClientConnection> {
+        if !self.connection.is_trusted {
+            return Arc::clone(&self.connection);
         }
-        connection
+        let clients = &self.shared.clients;
+        let lines = clients.field().map(|field| headers.get_all(field));
+        let lines = lines.into_iter().flatten().map(HeaderValue::as_bytes);
+        Arc::new(ClientConnection {
+            client: clients.resolve(self.connection.peer, lines).address,
+            ..ClientConnection::clone(&self.connection)
+        })
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) struct AdmissionBody {
 /// What the forwarder needs to know of the client's connection.
 #[derive(Debug)]
 pub(super) struct RequestContext {
-    pub(super) connection: ClientConnection,
+    pub(super) connection: Arc<ClientConnection>,
     /// The version in which the request was received.
     pub(super) received: Version,
     /// Where a WebSocket runs, if the request asks for one.

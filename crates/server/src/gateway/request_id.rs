@@ -6,7 +6,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::HeaderMap;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{Entry, HeaderName, HeaderValue};
+use tollgate_service::copy_to_shared;
 
 /// The field of the id.
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -17,48 +18,72 @@ const MAX_LEN: usize = 128;
 #[derive(Debug)]
 pub(super) struct RequestIds {
     random: RandomState,
+    /// Makes the second half of an id, which is another for each number.
+    key: u64,
     next: AtomicU64,
 }
 
 impl RequestIds {
     pub(super) fn new() -> Self {
+        let random = RandomState::new();
         Self {
-            random: RandomState::new(),
+            key: random.hash_one(u64::MAX),
+            random,
             next: AtomicU64::new(0),
         }
     }
 
     /// The id that the client sent, if it is safe to log, else a new one. Afterwards the request has exactly this one.
     pub(super) fn take_or_make(&self, headers: &mut HeaderMap) -> HeaderValue {
-        let mut sent = headers.get_all(X_REQUEST_ID).iter();
-        if let (Some(id), None) = (sent.next(), sent.next())
-            && is_valid(id.as_bytes())
-        {
-            return id.clone();
+        // A full map has no room for a field. Heads have far fewer.
+        let Ok(entry) = headers.try_entry(X_REQUEST_ID) else {
+            return self.make();
+        };
+        match entry {
+            Entry::Vacant(entry) => {
+                let id = self.make();
+                drop(entry.try_insert(id.clone()));
+                id
+            }
+            Entry::Occupied(mut entry) => {
+                let mut sent = entry.iter();
+                if let (Some(id), None) = (sent.next(), sent.next())
+                    && is_valid(id.as_bytes())
+                {
+                    return id.clone();
+                }
+                let id = self.make();
+                entry.insert(id.clone());
+                id
+            }
         }
-        let id = self.make();
-        headers.insert(X_REQUEST_ID, id.clone());
-        id
     }
 
     fn make(&self) -> HeaderValue {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (high, low) = (
-            self.random.hash_one((number, 0_u8)),
-            self.random.hash_one((number, 1_u8)),
-        );
-        let id = HeaderValue::from_bytes(&hex(u128::from(high) << 64 | u128::from(low)));
+        let high = self.random.hash_one(number);
+        let id = hex([high, mix(number ^ self.key)]);
+        let id = HeaderValue::from_maybe_shared(copy_to_shared(&id));
         id.unwrap_or_else(|_never| HeaderValue::from_static("0"))
     }
 }
 
-/// The 32 hexadecimal digits of a number.
-fn hex(number: u128) -> [u8; 32] {
-    std::array::from_fn(|at| {
-        let shift = 124_usize.saturating_sub(4 * at);
-        let digit = u8::try_from(number >> shift & 15).unwrap_or(0);
-        digit + if digit < 10 { b'0' } else { b'a' - 10 }
-    })
+/// Another number for each number: the last steps of SplitMix64.
+const fn mix(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+/// The 32 hexadecimal digits of two numbers.
+fn hex(numbers: [u64; 2]) -> [u8; 32] {
+    let digit = |value: u8| value + if value < 10 { b'0' } else { b'a' - 10 };
+    let mut digits = [0; 32];
+    let bytes = numbers.map(u64::to_be_bytes);
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes.iter().flatten()) {
+        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+    }
+    digits
 }
 
 /// Whether an id can stand in a log and in a field without escapes.
@@ -110,7 +135,7 @@ mod tests {
         }
         let ids = RequestIds::new();
         assert_ne!(ids.make(), ids.make());
-        let number = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210;
-        assert_eq!(hex(number), *b"0123456789abcdeffedcba9876543210");
+        let numbers = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
+        assert_eq!(hex(numbers), *b"0123456789abcdeffedcba9876543210");
     }
 }

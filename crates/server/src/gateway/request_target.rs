@@ -51,7 +51,9 @@ pub(super) fn normalize(head: &mut Parts) -> Result<(), Refused> {
         let target = target.map_err(|_invalid| bad_request("target: it is not a path"))?;
         head.uri = Uri::from(target);
     }
-    head.headers.insert(HOST, host);
+    if let Some(host) = host {
+        head.headers.insert(HOST, host);
+    }
     Ok(())
 }
 
@@ -88,8 +90,9 @@ fn check_method(head: &Parts) -> Result<(), Refused> {
     }
 }
 
-/// The host with its port. A request has exactly one: in the target, in `Host`, or the same in both.
-fn host(head: &Parts) -> Result<HeaderValue, Refused> {
+/// Checks the host with its port, and returns it if `Host` is missing. A request has exactly one: in the target, in `Host`, or
+/// the same in both.
+fn host(head: &Parts) -> Result<Option<HeaderValue>, Refused> {
     let mut fields = head.headers.get_all(HOST).iter();
     let (field, more) = (fields.next(), fields.next());
     if more.is_some() {
@@ -110,18 +113,22 @@ fn host(head: &Parts) -> Result<HeaderValue, Refused> {
         {
             return Err(bad_request("Host: it is not the host of the target"));
         }
-        (_, Some(field)) => field.clone(),
-        (Some(authority), None) => HeaderValue::from_str(authority)
-            .map_err(|_invalid| bad_request("target: its host is not valid"))?,
+        (_, Some(field)) => field.as_bytes(),
+        (Some(authority), None) => authority.as_bytes(),
         (None, None) if head.version == Version::HTTP_2 => {
             return Err(bad_request(":authority: it is missing"));
         }
         (None, None) => return Err(bad_request("Host: it is missing")),
     };
-    match is_host(host.as_bytes()) {
-        true => Ok(host),
-        false => Err(bad_request("Host: it is not a host name or an address")),
+    if !is_host(host) {
+        return Err(bad_request("Host: it is not a host name or an address"));
     }
+    if field.is_some() {
+        return Ok(None);
+    }
+    let host = HeaderValue::from_bytes(host);
+    host.map(Some)
+        .map_err(|_invalid| bad_request("target: its host is not valid"))
 }
 
 /// Whether this is a name or an address, with or without a port.

@@ -98,10 +98,17 @@ impl fmt::Display for RefusalDetail<'_> {
                     "the request asks for more than the limit {name} ever admits at once; waiting does not help"
                 );
             }
+            // Without `write!`, which costs as much as the rest: most refusals are one of these two.
             (Some(DenialReason::Rate), _) => {
-                write!(f, "the limit {name} has no room for this now")
+                f.write_str("the limit ")?;
+                name.fmt(f)?;
+                f.write_str(" has no room for this now")
             }
-            (Some(DenialReason::Quota), _) => write!(f, "the quota {name} is used up"),
+            (Some(DenialReason::Quota), _) => {
+                f.write_str("the quota ")?;
+                name.fmt(f)?;
+                f.write_str(" is used up")
+            }
             (Some(DenialReason::Concurrency), _) => {
                 write!(
                     f,
@@ -132,7 +139,9 @@ impl fmt::Display for RefusalDetail<'_> {
         }?;
         match verdict.outcome() {
             Outcome::Deny { retry_after } => {
-                write!(f, "; try again after {} ms", retry_after.as_millis_ceil())
+                f.write_str("; try again after ")?;
+                retry_after.as_millis_ceil().fmt(f)?;
+                f.write_str(" ms")
             }
             _ => Ok(()),
         }
