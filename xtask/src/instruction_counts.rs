@@ -189,6 +189,55 @@ mod tests {
         assert_eq!(none.compare(&some).complaints.len(), 1);
     }
 
+    /// What is wrong with the cost of a denied request on the gateway. Its count is stated, it is less than that of a forwarded
+    /// request, and it does not grow with the number of keys that are denied.
+    fn complaints_about_denials(kept: &SavedCounts) -> Vec<&'static str> {
+        const MOST: f64 = 30_000.0;
+        let count = |case: &str| kept.counts.get(case).copied().unwrap_or(f64::NAN);
+        let (one_key, forwarded) = (count("gateway/rejected"), count("gateway/proxied"));
+        let many_keys = count("gateway/rejected_10k_keys");
+        [
+            (one_key <= MOST, "a denial costs more than stated"),
+            (
+                one_key <= 0.7 * forwarded,
+                "a denial costs as much as an admission",
+            ),
+            (
+                many_keys <= 1.05 * one_key,
+                "denials cost more with more keys",
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(is_fine, complaint)| (!is_fine).then_some(complaint))
+        .collect()
+    }
+
+    /// `bench instructions --check` holds the kept counts to what is measured.
+    #[test]
+    fn s_38_a_denial_costs_a_stated_number_of_instructions_however_many_keys_are_denied() {
+        let kept = include_str!("../../bench/instructions.txt");
+        let kept = SavedCounts::parse(kept).unwrap();
+        assert_eq!(complaints_about_denials(&kept), Vec::<&str>::new());
+    }
+
+    /// Negative control.
+    #[test]
+    fn control_denials_that_cost_too_much_are_found() {
+        let denials = |one_key, many_keys, forwarded| {
+            complaints_about_denials(&counts(&[
+                ("gateway/rejected", one_key),
+                ("gateway/rejected_10k_keys", many_keys),
+                ("gateway/proxied", forwarded),
+            ]))
+            .len()
+        };
+        assert_eq!(denials(30_000.0, 31_000.0, 50_000.0), 0);
+        assert_eq!(denials(30_001.0, 30_001.0, 50_000.0), 1);
+        assert_eq!(denials(20_000.0, 21_001.0, 50_000.0), 1);
+        assert_eq!(denials(20_000.0, 20_000.0, 28_000.0), 1);
+        assert_eq!(complaints_about_denials(&counts(&[])).len(), 3);
+    }
+
     #[test]
     fn a_damaged_file_is_an_error() {
         let head = "release: 1\nhost: h\n";

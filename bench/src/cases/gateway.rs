@@ -22,38 +22,57 @@ use tollgate_store::ManualClock;
 use super::{CaseRun, NOW};
 use crate::measure::measured_section;
 
-const REQUEST: &[u8] = b"GET /items/7?page=2 HTTP/1.1\r\nhost: api.example\r\nuser-agent: client/1.0\r\n\
-                         accept: application/json\r\naccept-encoding: gzip\r\nx-api-key: user000000000001\r\n\r\n";
+/// The keys of the case with many.
+const MANY_KEYS: usize = 10_000;
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nserver: upstream\r\ndate: Wed, 18 Nov 2026 00:00:00 GMT\r\n\
                           content-type: application/json\r\ncache-control: no-cache\r\netag: \"6f1c-7\"\r\n\
                           content-length: 8\r\n\r\n{\"id\":7}";
 
 /// A request that is forwarded.
 pub(super) fn proxied(times: u64) -> CaseRun {
-    run(times, 1_000_000_000, b"HTTP/1.1 200 ")
+    run(times, 1_000_000_000, 1, b"HTTP/1.1 200 ")
 }
 
 /// A request that is rejected.
 pub(super) fn rejected(times: u64) -> CaseRun {
-    run(times, 1, b"HTTP/1.1 429 ")
+    run(times, 1, 1, b"HTTP/1.1 429 ")
 }
 
-fn run(times: u64, units: u64, status: &[u8]) -> CaseRun {
+/// Requests that are rejected, each with another key than the one before.
+pub(super) fn rejected_many_keys(times: u64) -> CaseRun {
+    run(times, 1, MANY_KEYS, b"HTTP/1.1 429 ")
+}
+
+fn request(key: usize) -> String {
+    format!(
+        "GET /items/7?page=2 HTTP/1.1\r\nhost: api.example\r\nuser-agent: client/1.0\r\n\
+         accept: application/json\r\naccept-encoding: gzip\r\nx-api-key: user{key:012}\r\n\r\n"
+    )
+}
+
+fn run(times: u64, units: u64, keys: usize, status: &[u8]) -> CaseRun {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let mut tasks = JoinSet::new();
     let mut client = start(&runtime, &mut tasks, units)?;
     let mut buffer = vec![0; 4_096];
-    // The first request connects to the upstream, and is admitted in both cases.
-    for _ in 0..8 {
-        runtime.block_on(exchange(&mut client, &mut buffer))?;
+    let requests: Vec<_> = (1..=keys).map(request).collect();
+    // The first request connects to the upstream. The first one of each key is admitted in all cases.
+    for request in requests.iter().cycle().take(keys.max(4) * 2) {
+        runtime.block_on(exchange(&mut client, request, &mut buffer))?;
     }
+    let mut requests = requests.iter().cycle();
     if !buffer.starts_with(status) {
         return Err(format!("answered: {}", buffer.escape_ascii()).into());
     }
     measured_section(times, || {
-        runtime.block_on(exchange(&mut client, &mut buffer)).is_ok()
+        let sent = requests.next();
+        sent.is_some_and(|request| {
+            runtime
+                .block_on(exchange(&mut client, request, &mut buffer))
+                .is_ok()
+        })
     });
     match buffer.starts_with(status) {
         true => Ok(()),
@@ -95,7 +114,7 @@ fn gateway(upstream: SocketAddr, units: u64) -> Result<Gateway<ManualClock>, Box
     let policy = policy.map_err(|problems| problems.to_string())?;
     let spec = policy.gateway.clone().ok_or("the policy has no gateway")?;
     let clock = ManualClock::at(NOW);
-    let service = RateLimitService::new(&policy, 1_000, clock, Secret::random())?;
+    let service = RateLimitService::new(&policy, 2 * MANY_KEYS, clock, Secret::random())?;
     let (trusted, buffers) = (TrustedProxies::default(), Arc::<BufferBudget>::default());
     Ok(Gateway::new(Arc::new(service), &spec, trusted, buffers)?)
 }
@@ -116,7 +135,11 @@ async fn serve_upstream(listener: TcpListener) {
 }
 
 /// One request and its response, which is one segment.
-async fn exchange(client: &mut TcpStream, buffer: &mut [u8]) -> std::io::Result<usize> {
-    client.write_all(REQUEST).await?;
+async fn exchange(
+    client: &mut TcpStream,
+    request: &str,
+    buffer: &mut [u8],
+) -> std::io::Result<usize> {
+    client.write_all(request.as_bytes()).await?;
     client.read(buffer).await
 }

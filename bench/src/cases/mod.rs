@@ -137,6 +137,7 @@ pub const CASES: &[(&str, Case)] = &[
     }),
     ("gateway/proxied", gateway::proxied),
     ("gateway/rejected", gateway::rejected),
+    ("gateway/rejected_10k_keys", gateway::rejected_many_keys),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::MatchBy::Route)
     }),

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use http::header::{Entry, HeaderMap, HeaderName, HeaderValue};
+use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use tollgate_service::{HeaderFields, Merge, copy_to_shared};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -108,15 +108,20 @@ impl ResponseFields {
             FieldNames::Others(fields) => {
                 for field in fields {
                     let value = values.split_to(field.value_len.min(values.len()));
-                    add(
-                        headers,
-                        HeaderName::from_static(field.name),
-                        value,
-                        field.merge,
-                    );
+                    add(headers, header_name(field.name), value, field.merge);
                 }
             }
         }
+    }
+}
+
+/// The name of a field. Most are known, and reading one costs as much as adding it.
+fn header_name(name: &'static str) -> HeaderName {
+    match name {
+        "ratelimit" => RATELIMIT,
+        "ratelimit-policy" => RATELIMIT_POLICY,
+        "retry-after" => RETRY_AFTER,
+        other => HeaderName::from_static(other),
     }
 }
 

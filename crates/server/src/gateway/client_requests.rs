@@ -140,8 +140,8 @@ impl<C: Clock + 'static> ClientRequests<C> {
         }
         remove_hop_by_hop(&mut head.headers);
         let connection = self.connection(&head.headers);
-        // Without a proxy in between, the layer knows the peer.
-        if connection.is_trusted {
+        // Without a proxy in between, the layer knows the client.
+        if connection.client != self.connection.client {
             head.extensions.insert(PeerAddress(connection.client));
         }
         let (incoming, place, exchange) = match by_hyper {
@@ -167,12 +167,12 @@ impl<C: Clock + 'static> ClientRequests<C> {
 
     /// The two ends of the connection. A trusted proxy names the client.
     fn connection(&self, headers: &hyper::HeaderMap) -> Arc<ClientConnection> {
-        if !self.connection.is_trusted {
-            return Arc::clone(&self.connection);
-        }
         let clients = &self.shared.clients;
-        let lines = clients.field().map(|field| headers.get_all(field));
-        let lines = lines.into_iter().flatten().map(HeaderValue::as_bytes);
+        let field = clients.field().filter(|_| self.connection.is_trusted);
+        let Some(field) = field.filter(|field| headers.contains_key(*field)) else {
+            return Arc::clone(&self.connection);
+        };
+        let lines = headers.get_all(field).iter().map(HeaderValue::as_bytes);
         Arc::new(ClientConnection {
             client: clients.resolve(self.connection.peer, lines).address,
             ..ClientConnection::clone(&self.connection)

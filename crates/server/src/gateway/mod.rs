@@ -26,6 +26,7 @@ mod route_table;
 mod slow_stream;
 mod stream_tasks;
 mod tracked_stream;
+mod upload_progress;
 mod upstream;
 mod websocket;
 

@@ -12,6 +12,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::budgeted_body::{BudgetedBody, is_long};
 use super::head_timer::OpenExchange;
+use super::upload_progress::UploadProgress;
 use crate::listen::{BufferBudget, BuffersFull, TransferTimer};
 
 /// The body of a request to an upstream.
@@ -20,9 +21,9 @@ pub(super) enum RequestBody {
     /// No body.
     Empty,
     /// What the client sends. Boxed, because most requests have none, and each is moved often.
-    Client(Box<ClientBody>),
+    Client(Box<ClientBody>, Arc<UploadProgress>),
     /// The same, if it is long or of unknown length.
-    Budgeted(Box<BudgetedBody<ClientBody>>),
+    Budgeted(Box<BudgetedBody<ClientBody>>, Arc<UploadProgress>),
 }
 
 /// What a client sends.
@@ -71,10 +72,19 @@ impl RequestBody {
             left,
             _exchange: exchange,
         };
+        let progress = Arc::new(UploadProgress::new());
         Ok(match is_long(&body) {
-            true => Self::Budgeted(Box::new(BudgetedBody::new(body, budget))),
-            false => Self::Client(Box::new(body)),
+            true => Self::Budgeted(Box::new(BudgetedBody::new(body, budget)), progress),
+            false => Self::Client(Box::new(body), progress),
         })
+    }
+
+    /// How far the body is on its way to the upstream. `None` if there is no body.
+    pub(super) const fn progress(&self) -> Option<&Arc<UploadProgress>> {
+        match self {
+            Self::Empty => None,
+            Self::Client(_, progress) | Self::Budgeted(_, progress) => Some(progress),
+        }
     }
 }
 
@@ -86,26 +96,34 @@ impl Body for RequestBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        match self.get_mut() {
-            Self::Empty => Poll::Ready(None),
-            Self::Client(body) => Pin::new(body.as_mut()).poll_frame(context),
-            Self::Budgeted(body) => Pin::new(body.as_mut()).poll_frame(context),
+        let this = self.get_mut();
+        let frame = match this {
+            Self::Empty => return Poll::Ready(None),
+            Self::Client(body, _) => Pin::new(body.as_mut()).poll_frame(context),
+            Self::Budgeted(body, _) => Pin::new(body.as_mut()).poll_frame(context),
+        };
+        if let Some(progress) = this.progress() {
+            match frame {
+                Poll::Ready(_) => progress.record_taken(),
+                Poll::Pending => progress.record_waiting(),
+            }
         }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Client(body) => body.is_end_stream(),
-            Self::Budgeted(body) => body.is_end_stream(),
+            Self::Client(body, _) => body.is_end_stream(),
+            Self::Budgeted(body, _) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Client(body) => body.size_hint(),
-            Self::Budgeted(body) => body.size_hint(),
+            Self::Client(body, _) => body.size_hint(),
+            Self::Budgeted(body, _) => body.size_hint(),
         }
     }
 }

@@ -4,8 +4,10 @@
 //! address that speaks HTTP/2 has one connection for all requests. Must not know: other addresses, retries, routes.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::body::Body as _;
@@ -13,7 +15,7 @@ use hyper::client::conn::http2;
 use hyper::rt::Executor as _;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 use tollgate_core::Timestamp;
 use tollgate_policy::model::UpstreamProtocol;
 use tollgate_service::metrics::AddressCounts;
@@ -25,6 +27,8 @@ use super::failure::{ExchangeError, FailureKind};
 use super::health::EndpointHealth;
 use super::http1::Http1Connection;
 use super::message::{copy_head, to_http1, to_http2};
+use super::response_deadline::ResponseDeadline;
+use crate::gateway::lazy_timer::LazyTimer;
 use crate::gateway::limits::{
     HTTP2_KEEPALIVE_INTERVAL, HTTP2_KEEPALIVE_TIMEOUT, MAX_HEADER_LIST_LEN,
 };
@@ -111,7 +115,7 @@ impl Endpoint {
         self: &Arc<Self>,
         mut request: Request<RequestBody>,
         versions: HttpVersions,
-        deadline: Instant,
+        deadline: &ResponseDeadline,
         timer: TransferTimer,
     ) -> Result<Response<UpstreamBody>, Box<ExchangeError>> {
         let in_flight = InFlight::new(self);
@@ -119,7 +123,12 @@ impl Endpoint {
         let link = match self.take_idle() {
             Some(connection) => Ok(Link::Http1(connection)),
             // Boxed, because making a connection is large and rare.
-            None => match timeout_at(deadline, Box::pin(self.connect_or_share(versions))).await {
+            None => match timeout_at(
+                deadline.without_body(),
+                Box::pin(self.connect_or_share(versions)),
+            )
+            .await
+            {
                 Ok(link) => link,
                 Err(_elapsed) => Err(FailureKind::Timeout),
             },
@@ -135,18 +144,24 @@ impl Endpoint {
                 let copy = request.body().is_end_stream().then(|| copy_head(&request));
                 to_http2(&mut request, self.connector.address().protocol);
                 // Boxed, because its state is large and other requests would carry it.
-                let sent = Box::pin(timeout_at(deadline, sender.try_send_request(request)));
+                let mut sent = Box::pin(sender.try_send_request(request));
+                let mut timer = LazyTimer::default();
+                let sent = poll_fn(|context| match sent.as_mut().poll(context) {
+                    Poll::Ready(sent) => Poll::Ready(Some(sent)),
+                    Poll::Pending if deadline.has_passed(&mut timer, context) => Poll::Ready(None),
+                    Poll::Pending => Poll::Pending,
+                });
                 match sent.await {
-                    Ok(Ok(response)) => {
+                    Some(Ok(response)) => {
                         Ok(response.map(|incoming| body(BodySource::Hyper(incoming), None)))
                     }
-                    Ok(Err(mut error)) => {
+                    Some(Err(mut error)) => {
                         let unsent = error.take_message();
                         let is_sent = unsent.is_none();
                         let failure = FailureKind::Http(error.into_error());
                         Err(ExchangeError::new(failure, unsent.or(copy), is_sent))
                     }
-                    Err(_elapsed) => Err(ExchangeError::sent(FailureKind::Timeout)),
+                    None => Err(ExchangeError::sent(FailureKind::Timeout)),
                 }
             }
             Err(failure) => Err(ExchangeError::unsent(failure, Some(request))),

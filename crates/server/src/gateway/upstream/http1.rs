@@ -20,6 +20,7 @@ use super::hyper_exchange::HyperExchange;
 use super::message::copy_head;
 use super::plain_exchange::{BodyFailure, PlainExchange};
 use super::request_head::write_request_head;
+use super::response_deadline::ResponseDeadline;
 use super::response_head::body_framing;
 use super::stream::UpstreamStream;
 use crate::gateway::lazy_timer::LazyTimer;
@@ -67,12 +68,12 @@ impl Http1Connection {
     pub(super) async fn send(
         &mut self,
         request: Request<RequestBody>,
-        deadline: Instant,
+        deadline: &ResponseDeadline,
     ) -> Result<Response<BodySource>, Box<ExchangeError>> {
         let is_stale = self.is_reused;
         let is_plain = request.body().is_end_stream() && !request.headers().contains_key(UPGRADE);
         let sent = match is_plain {
-            true => self.send_plain(request, deadline).await,
+            true => self.send_plain(request, deadline.without_body()).await,
             // Boxed, because it is large, and most requests have no body.
             false => Box::pin(self.send_by_hyper(request, deadline)).await,
         };
@@ -113,7 +114,7 @@ impl Http1Connection {
     async fn send_by_hyper(
         &mut self,
         request: Request<RequestBody>,
-        deadline: Instant,
+        deadline: &ResponseDeadline,
     ) -> Result<Response<BodySource>, Box<ExchangeError>> {
         let Some(ExchangeKind::Plain(plain)) = self.exchange.take() else {
             return Err(ExchangeError::unsent(FailureKind::Closed, Some(request)));

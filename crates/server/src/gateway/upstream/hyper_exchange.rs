@@ -12,9 +12,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::time::Instant;
 
 use super::failure::{ExchangeError, FailureKind};
+use super::response_deadline::ResponseDeadline;
 use super::stream::UpstreamStream;
 use crate::gateway::lazy_timer::LazyTimer;
 use crate::gateway::limits::{MAX_FIELDS, MAX_HEAD_LEN};
@@ -47,7 +47,7 @@ impl HyperExchange {
     pub(super) async fn send(
         &mut self,
         request: Request<RequestBody>,
-        deadline: Instant,
+        deadline: &ResponseDeadline,
         timer: &mut LazyTimer,
     ) -> Result<Response<Incoming>, Box<ExchangeError>> {
         let mut response = pin!(self.sender.try_send_request(request));
@@ -64,7 +64,7 @@ impl HyperExchange {
                     Some(Err(error)) => {
                         Poll::Ready(Err(ExchangeError::sent(FailureKind::Http(error))))
                     }
-                    _ if timer.has_passed(deadline, context) => {
+                    _ if deadline.has_passed(timer, context) => {
                         Poll::Ready(Err(ExchangeError::sent(FailureKind::Timeout)))
                     }
                     _ => Poll::Pending,

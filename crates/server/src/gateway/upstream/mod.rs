@@ -14,6 +14,7 @@ mod hyper_exchange;
 mod message;
 mod plain_exchange;
 mod request_head;
+mod response_deadline;
 mod response_head;
 mod stream;
 
@@ -40,6 +41,7 @@ use tollgate_service::metrics::UpstreamCounts;
 use self::balancer::{SharedRandom, choose};
 use self::connector::{Connector, client_config};
 use self::endpoint::{OpenConnection, PoolBounds};
+use self::response_deadline::ResponseDeadline;
 use super::access_log::ExchangeRecord;
 use super::request_body::RequestBody;
 use super::stream_tasks::StreamTasks;
@@ -158,10 +160,9 @@ impl Upstream {
         let is_replayable = self.spec.retries > 0
             && request.method().is_idempotent()
             && request.body().is_end_stream();
-        let mut first_byte = Instant::now() + duration(self.spec.first_byte_timeout);
-        if let Some(deadline) = deadline {
-            first_byte = first_byte.min(deadline);
-        }
+        let upload = request.body().progress().cloned();
+        let timeout = duration(self.spec.first_byte_timeout);
+        let first_byte = ResponseDeadline::new(timeout, deadline, upload);
         let mut tried: Option<&Arc<Endpoint>> = None;
         for attempt in 0_u32.. {
             let is_available = |one: &Arc<Endpoint>| one.health.is_available(now());
@@ -172,7 +173,7 @@ impl Upstream {
                 record.start_attempt(endpoint.label(), now());
             }
             let timer = self.idle_timer(deadline);
-            let exchange = endpoint.exchange(request, versions, first_byte, timer);
+            let exchange = endpoint.exchange(request, versions, &first_byte, timer);
             let error = match exchange.await {
                 Ok(mut response) => {
                     if let Some(record) = record {
@@ -254,11 +255,9 @@ impl Upstream {
         *request.uri_mut() = check.path.parse().unwrap_or_default();
         let host = host.unwrap_or_else(|| HeaderValue::from_static("localhost"));
         request.headers_mut().insert(HOST, host);
-        let (deadline, timer) = (
-            Instant::now() + duration(check.timeout),
-            self.idle_timer(None),
-        );
-        let exchange = endpoint.exchange(request, HttpVersions::Any, deadline, timer);
+        let deadline = ResponseDeadline::new(duration(check.timeout), None, None);
+        let timer = self.idle_timer(None);
+        let exchange = endpoint.exchange(request, HttpVersions::Any, &deadline, timer);
         let is_success = match exchange.await {
             Ok(mut response) => {
                 response.body_mut().release_if_complete();

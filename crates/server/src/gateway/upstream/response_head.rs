@@ -52,6 +52,9 @@ pub(super) fn take_response_head(
     buffer: &mut BytesMut,
     method: &Method,
 ) -> Result<Option<ResponseHead>, MalformedResponse> {
+    if buffer.is_empty() {
+        return Ok(None);
+    }
     let mut room = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();

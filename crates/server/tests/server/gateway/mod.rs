@@ -41,6 +41,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
+/// A field with which hyper reads a request, and not the fast path.
+const BY_HYPER: &str = "Content-Length: 0\r\n";
+
 /// Sends bytes and reads the response until the gateway closes the connection. The request has to ask for that.
 async fn exchange(address: SocketAddr, request: &str) -> String {
     let mut client = TcpStream::connect(address).await.unwrap();

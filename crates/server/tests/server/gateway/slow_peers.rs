@@ -13,7 +13,9 @@ use tokio::time::timeout;
 use tollgate_server::gateway::GatewayLimits;
 
 use super::recorder::Recorder;
-use super::{DEADLINE, OK, TestGateway, exchange, get, start_plain, start_with, wait_until};
+use super::{
+    BY_HYPER, DEADLINE, OK, TestGateway, exchange, get, start_plain, start_with, wait_until,
+};
 
 /// Short enough for a test, and long enough for what is not slow.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -185,10 +187,16 @@ async fn requests_that_no_upstream_reads_are_counted_in_the_byte_budget() {
 /// The gateway reads from the upstream only what the client takes.
 #[tokio::test]
 async fn s_36_a_response_that_nobody_reads_is_not_buffered() {
+    for fields in ["", BY_HYPER] {
+        send_to_slow_reader(fields).await;
+    }
+}
+
+async fn send_to_slow_reader(fields: &str) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = start_plain(listener.local_addr().unwrap()).await;
     let mut client = TcpStream::connect(gateway.address).await.unwrap();
-    client.write_all(get("/", "").as_bytes()).await.unwrap();
+    client.write_all(get("/", fields).as_bytes()).await.unwrap();
     let (mut upstream, _) = listener.accept().await.unwrap();
     let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n";
     upstream.write_all(head).await.unwrap();

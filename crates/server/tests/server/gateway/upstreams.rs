@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -10,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::recorder::Recorder;
-use super::{DEADLINE, OK, exchange, get, start, start_plain, wait_until};
+use super::{BY_HYPER, DEADLINE, OK, exchange, get, start, start_plain, wait_until};
 
 /// An address at which nobody listens.
 async fn closed_address() -> SocketAddr {
@@ -193,14 +194,54 @@ async fn a_slow_upstream_is_504_and_its_connection_is_closed() {
     gateway.running.stop().await;
 }
 
+/// `first_byte_timeout` counts from when the upstream has the whole request. The upload was part of it, so that clients with long
+/// uploads got 504.
+#[tokio::test]
+async fn a_slow_upload_is_no_slow_upstream() {
+    const PATIENCE: Duration = Duration::from_millis(50);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let text = "limits: none\ngateway: { upstreams: { app: { addresses: http://UPSTREAM, first_byte_timeout: 50ms } }, routes: [{ upstream: app }] }";
+    let gateway = start(text, listener.local_addr().unwrap()).await;
+    for is_answered in [true, false] {
+        let mut client = TcpStream::connect(gateway.address).await.unwrap();
+        let head =
+            b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nab";
+        client.write_all(head).await.unwrap();
+        let (mut upstream, _) = listener.accept().await.unwrap();
+        let mut answer = [0; 12];
+        let early = timeout(4 * PATIENCE, client.read(&mut answer)).await;
+        assert!(
+            early.is_err(),
+            "answered while the client was slow: {answer:?}"
+        );
+        client.write_all(b"cd").await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"abcd") {
+            assert_ne!(upstream.read_buf(&mut request).await.unwrap(), 0);
+        }
+        if is_answered {
+            upstream.write_all(OK.as_bytes()).await.unwrap();
+        }
+        let read = timeout(DEADLINE, client.read_exact(&mut answer)).await;
+        read.expect("an answer").unwrap();
+        let expected = if is_answered {
+            "HTTP/1.1 200"
+        } else {
+            "HTTP/1.1 504"
+        };
+        assert_eq!(String::from_utf8_lossy(&answer), expected);
+    }
+    gateway.running.stop().await;
+}
+
 /// An upstream that stops in the middle of a body. The client must not take it for the whole.
 #[tokio::test]
 async fn a_body_that_stops_is_cut_off() {
-    for is_kept in [true, false] {
+    for (is_kept, fields) in [(true, ""), (false, ""), (true, BY_HYPER), (false, BY_HYPER)] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let text = "limits: none\ngateway: { upstreams: { app: { addresses: http://UPSTREAM, idle_timeout: 50ms } }, routes: [{ upstream: app }] }";
         let gateway = start(text, listener.local_addr().unwrap()).await;
-        let request = get("/", "");
+        let request = get("/", fields);
         let (response, _) = tokio::join!(exchange(gateway.address, &request), async {
             let (mut upstream, _) = listener.accept().await.unwrap();
             let mut head = [0; 1_024];
@@ -238,14 +279,24 @@ async fn the_connections_of_an_address_are_bounded() {
     gateway.running.stop().await;
 }
 
-/// The upstream need not work for a client that is gone.
+/// The upstream need not work for a client that is gone. It may have sent the next request already.
 #[tokio::test]
 async fn a_client_that_disconnects_cancels_the_work_of_the_upstream() {
-    for answer in ["", "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nabc"] {
+    let begun = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nabc";
+    let next = "\r\nGET /next HTTP/1.1\r\nHost: a\r\n";
+    for (answer, fields) in [
+        ("", ""),
+        (begun, ""),
+        ("", BY_HYPER),
+        (begun, BY_HYPER),
+        ("", next),
+        (begun, next),
+    ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let gateway = start_plain(listener.local_addr().unwrap()).await;
         let mut client = TcpStream::connect(gateway.address).await.unwrap();
-        client.write_all(get("/", "").as_bytes()).await.unwrap();
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
         let (mut upstream, _) = listener.accept().await.unwrap();
         let mut head = [0; 1_024];
         let _request = upstream.read(&mut head).await.unwrap();
