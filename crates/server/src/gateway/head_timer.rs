@@ -18,6 +18,8 @@ use super::slow_stream::{record_handed_over, record_taken};
 
 /// The value of `waiting_since` while a request is served.
 const BUSY: u64 = u64::MAX;
+/// How often a connection whose upload is held back looks whether its client has left. Nobody reads from it then.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Whether a connection serves a request, or since when it waits for one.
 #[derive(Debug)]
@@ -30,6 +32,9 @@ struct ConnectionActivity {
     open: AtomicU32,
     /// Whether bytes of the response were not taken by the socket.
     has_unsent: AtomicBool,
+    /// Whether the stream has to look whether the client has left, and whether it has.
+    has_to_look: AtomicBool,
+    is_gone: AtomicBool,
 }
 
 /// What a connection that can read nothing is to do.
@@ -41,6 +46,8 @@ pub(super) enum IdleAction {
     Park,
     /// Close: a head has not arrived in time.
     Close,
+    /// End the request: the client has left.
+    Abort,
 }
 
 /// The time for the head of a request.
@@ -53,6 +60,8 @@ pub(super) struct HeadTimer {
     timer: LazyTimer,
     /// The value of `waiting_since` for which the connection was told to give up its buffers.
     parked: u64,
+    /// When the stream looks next whether the client has left.
+    next_look: Option<Instant>,
 }
 
 /// Tells the timer when requests begin.
@@ -76,9 +85,12 @@ impl HeadTimer {
                 waiting_since: AtomicU64::new(0),
                 open: AtomicU32::new(0),
                 has_unsent: AtomicBool::new(false),
+                has_to_look: AtomicBool::new(false),
+                is_gone: AtomicBool::new(false),
             }),
             timer: LazyTimer::default(),
             parked: BUSY,
+            next_look: None,
         }
     }
 
@@ -102,7 +114,7 @@ impl HeadTimer {
     /// for each pause between two requests, if the connection can give up its buffers.
     pub(super) fn next_action(&mut self, can_park: bool, context: &mut Context<'_>) -> IdleAction {
         let since = match self.activity.waiting_since.load(Ordering::Relaxed) {
-            BUSY => return IdleAction::Wait,
+            BUSY => return self.look_for_client(context),
             since => since,
         };
         let start = self.activity.opened + Duration::from_nanos(since);
@@ -121,7 +133,42 @@ impl HeadTimer {
     }
 }
 
+impl HeadTimer {
+    /// While the body of a request can be read and hyper does not read it, the stream looks now and then.
+    fn look_for_client(&mut self, context: &mut Context<'_>) -> IdleAction {
+        if self.activity.is_gone.load(Ordering::Relaxed) {
+            return IdleAction::Abort;
+        }
+        // One part is the response, another one the body.
+        if self.activity.open.load(Ordering::Relaxed) < 2 {
+            self.next_look = None;
+            return IdleAction::Wait;
+        }
+        let next = self.next_look;
+        let next = next.unwrap_or_else(|| Instant::now() + LOOK_INTERVAL);
+        self.next_look = Some(next);
+        if self.timer.has_passed(next, context) {
+            self.next_look = None;
+            self.activity.has_to_look.store(true, Ordering::Relaxed);
+            // hyper asks the stream again.
+            context.waker().wake_by_ref();
+        }
+        IdleAction::Wait
+    }
+}
+
 impl RequestTracker {
+    /// Whether the stream has to look whether the client has left. Once for each time.
+    pub(super) fn has_to_look(&self) -> bool {
+        self.0.has_to_look.load(Ordering::Relaxed)
+            && self.0.has_to_look.swap(false, Ordering::Relaxed)
+    }
+
+    /// Records that the client has left.
+    pub(super) fn set_gone(&self) {
+        self.0.is_gone.store(true, Ordering::Relaxed);
+    }
+
     /// Records that a head has arrived.
     pub(super) fn begin(&self) -> OpenExchange {
         self.0.waiting_since.store(BUSY, Ordering::Relaxed);
@@ -236,6 +283,26 @@ mod tests {
         assert_eq!(next(&mut timer).await, (IdleAction::Park, SECOND));
         let left = 30 * SECOND - SECOND;
         assert_eq!(next(&mut timer).await, (IdleAction::Close, left));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_leaves_during_its_upload_is_noticed() {
+        let mut timer = HeadTimer::new(30 * SECOND, SECOND, Instant::now());
+        let tracker = timer.tracker();
+        let exchange = tracker.begin();
+        advance(SECOND).await;
+        assert_eq!(look(&mut timer), IdleAction::Wait);
+        advance(SECOND).await;
+        assert_eq!(look(&mut timer), IdleAction::Wait);
+        assert!(!tracker.has_to_look(), "hyper reads when there is no body");
+        let _body_of_the_request = exchange.clone();
+        assert_eq!(look(&mut timer), IdleAction::Wait);
+        assert!(!tracker.has_to_look());
+        advance(LOOK_INTERVAL).await;
+        assert_eq!(look(&mut timer), IdleAction::Wait);
+        assert!(tracker.has_to_look() && !tracker.has_to_look());
+        tracker.set_gone();
+        assert_eq!(look(&mut timer), IdleAction::Abort);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
-//! The stream of a client between hyper and the socket: it ends at an ambiguous request, knows whether bytes are unsent, and
-//! yields bytes again that were read from it.
+//! The stream of a client between hyper and the socket: it ends at an ambiguous request, knows whether bytes are unsent and
+//! whether the client has left, and yields bytes again that were read from it.
 //!
 //! So a connection without a request can give up hyper's buffers. Must not know: HTTP.
 
@@ -8,10 +8,30 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
 use super::framing_guard::FramingGuard;
 use super::head_timer::RequestTracker;
+use crate::listen::{PrefixedStream, Stream};
+
+/// A stream that may know of its end before all bytes are read.
+pub(super) trait ReadClosed {
+    /// Whether the client has left. Bytes before the end may be unread.
+    fn is_read_closed(&self) -> bool;
+}
+
+impl ReadClosed for PrefixedStream<Stream> {
+    fn is_read_closed(&self) -> bool {
+        Self::is_read_closed(self)
+    }
+}
+
+/// A stream in memory, for tests: it does not know.
+impl ReadClosed for DuplexStream {
+    fn is_read_closed(&self) -> bool {
+        false
+    }
+}
 
 /// The stream of a client.
 #[derive(Debug)]
@@ -65,7 +85,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
+impl<S: AsyncWrite + ReadClosed + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -88,8 +108,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
         self.stream.is_write_vectored()
     }
 
-    /// A writer flushes when it has written all that it has.
+    /// A writer flushes when it has written all that it has. hyper does so whenever it is polled.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.tracker.has_to_look() && self.stream.is_read_closed() {
+            self.tracker.set_gone();
+        }
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         self.tracker.set_unsent(false);
         Poll::Ready(Ok(()))

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::buffer_budget::BufferReservation;
+use super::stream::Stream;
 
 /// A stream with a prefix.
 #[derive(Debug)]
@@ -35,6 +36,13 @@ impl<S> PrefixedStream<S> {
         let rest = self.prefix.get(self.position..).unwrap_or_default();
         self.prefix = [bytes, rest].concat();
         self.position = 0;
+    }
+}
+
+impl PrefixedStream<Stream> {
+    /// Whether the client has closed or reset the connection. Bytes before the end may be unread.
+    pub(crate) fn is_read_closed(&self) -> bool {
+        self.stream.is_read_closed()
     }
 }
 
@@ -92,7 +100,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::{BufferBudget, BufferPriority, Stream};
+    use crate::listen::{BufferBudget, BufferPriority};
     use std::sync::Arc;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

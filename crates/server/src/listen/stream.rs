@@ -3,11 +3,11 @@
 //! It enforces `write_timeout`, so no protocol has to watch for clients that stop reading. Must not know: what the bytes mean.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
@@ -74,6 +74,20 @@ impl Stream {
         written.is_ok_and(|count| count == bytes.len())
     }
 
+    /// Whether the system has reported that the client has closed or reset the connection. Bytes before the end may be unread.
+    pub(crate) fn is_read_closed(&self) -> bool {
+        let is_closed = |ready: Option<io::Result<Ready>>| {
+            ready.is_some_and(|ready| ready.is_ok_and(Ready::is_read_closed))
+        };
+        let interest = Interest::READABLE;
+        is_closed(match &self.socket {
+            Socket::Tcp(stream) => poll_once(stream.ready(interest)),
+            Socket::Tls(stream) => poll_once(stream.get_ref().0.ready(interest)),
+            #[cfg(unix)]
+            Socket::Unix(stream) => poll_once(stream.ready(interest)),
+        })
+    }
+
     /// Returns the result of a write, or an error if the client has read too little for `write_timeout`. `len` is how many bytes
     /// were sent.
     fn check_write_timeout<T: Copy>(
@@ -103,6 +117,14 @@ impl Stream {
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, reason)))
             }
         }
+    }
+}
+
+/// The output of a future that is ready now.
+fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
     }
 }
 
@@ -192,6 +214,22 @@ mod tests {
         let (client, accepted) = tokio::join!(client, listener.accept());
         let stream = Stream::tcp(accepted.unwrap().0, Duration::from_secs(20));
         (stream, client.unwrap())
+    }
+
+    /// The client leaves, and what it sent before is not read.
+    #[tokio::test]
+    async fn the_end_of_a_client_is_seen_behind_unread_bytes() {
+        let (stream, mut client) = pair().await;
+        client.write_all(b"abc").await.unwrap();
+        let Socket::Tcp(socket) = &stream.socket else {
+            panic!("it is TCP");
+        };
+        socket.readable().await.unwrap();
+        assert!(!stream.is_read_closed());
+        drop(client);
+        while !stream.is_read_closed() {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Slow readers once kept a connection, its buffers and its slot for as long as they liked.

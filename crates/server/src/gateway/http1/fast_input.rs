@@ -18,6 +18,10 @@ const READ_LEN: usize = 8 * 1_024;
 const EARLY_READ_LEN: usize = 1_024;
 
 /// What has arrived.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is moved once, and a box would cost each request an allocation"
+)]
 pub(super) enum FastInput {
     Plain(PlainRequest),
     /// Something else, which is kept.

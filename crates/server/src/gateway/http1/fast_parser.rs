@@ -25,6 +25,10 @@ pub(in crate::gateway) struct PlainRequest {
 
 /// What the start of some bytes is.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is moved once, and a box would cost each request an allocation"
+)]
 pub(in crate::gateway) enum ParsedHead {
     /// A plain request and its length.
     Plain(PlainRequest, usize),

@@ -11,15 +11,15 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 use tollgate_store::Clock;
 
-use crate::gateway::client_requests::{ClientRequests, HyperRequest};
+use crate::gateway::client_requests::{ClientBody, ClientRequests, HyperRequest};
 use crate::gateway::framing_guard::FramingGuard;
-use crate::gateway::head_timer::{HeadTimer, IdleAction, TrackedBody};
+use crate::gateway::head_timer::{HeadTimer, IdleAction, OpenExchange, TrackedBody};
 use crate::gateway::limits::MAX_HEAD_LEN;
 use crate::gateway::tracked_stream::TrackedStream;
 use crate::gateway::websocket::{ConnectionTunnel, TunnelPlace};
@@ -46,19 +46,8 @@ pub(super) async fn serve<C: Clock + 'static>(
     let mut stream = TrackedStream::new(stream, guard, tracker.clone());
     let place = TunnelPlace::Connection(tunnel.clone());
     let requests = client.clone();
-    let mut service = service_fn(move |request: Request<Incoming>| {
-        let (mut client, exchange) = (requests.clone(), tracker.begin());
-        let (head, body) = request.into_parts();
-        let request = HyperRequest {
-            body,
-            place: place.clone(),
-            exchange: Some(exchange.clone()),
-        };
-        async move {
-            let response = client.handle(head, Some(request)).await;
-            Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, Some(exchange))))
-        }
-    });
+    let mut service =
+        service_fn(move |request| handle(requests.clone(), request, &place, tracker.begin()));
     let mut stop = pin!(stopping.wait());
     let mut is_stopping = false;
     let ended = loop {
@@ -85,6 +74,10 @@ pub(super) async fn serve<C: Clock + 'static>(
             Ok(ended) => break ended,
             Err(action) => action,
         };
+        if action == IdleAction::Abort {
+            tracing::debug!("connection ended early: the client left during its upload");
+            return None;
+        }
         // hyper's buffers take 16 KiB, and an idle connection needs none.
         let parts = connection.into_parts()?;
         (stream, service) = (parts.io.into_inner(), parts.service);
@@ -109,6 +102,25 @@ pub(super) async fn serve<C: Clock + 'static>(
         tunnel.await;
     }
     None
+}
+
+/// Handles one request. The response is part of the exchange until its body is dropped.
+fn handle<C: Clock + 'static>(
+    mut client: ClientRequests<C>,
+    request: Request<Incoming>,
+    place: &TunnelPlace,
+    exchange: OpenExchange,
+) -> impl Future<Output = Result<Response<TrackedBody<ClientBody<C>>>, Infallible>> + use<C> {
+    let (head, body) = request.into_parts();
+    let request = HyperRequest {
+        body,
+        place: place.clone(),
+        exchange: Some(exchange.clone()),
+    };
+    async move {
+        let response = client.handle(head, Some(request)).await;
+        Ok(response.map(|body| TrackedBody::new(body, Some(exchange))))
+    }
 }
 
 /// hyper allows 100 fields by default. To say so makes it fill two arrays of that length for each request.

@@ -313,6 +313,36 @@ async fn a_client_that_disconnects_cancels_the_work_of_the_upstream() {
     }
 }
 
+/// The upstream does not take the upload, so nobody reads from the client. It was noticed only when a timeout was over.
+#[tokio::test]
+async fn a_client_that_disconnects_while_its_upload_is_held_back_is_noticed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = start_plain(listener.local_addr().unwrap()).await;
+    let mut client = TcpStream::connect(gateway.address).await.unwrap();
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n";
+    client.write_all(head).await.unwrap();
+    let (upstream, _) = listener.accept().await.unwrap();
+    let piece = vec![b'x'; 1 << 16];
+    // All buffers on the way fill up, and then nothing moves.
+    while let Ok(sent) = timeout(Duration::from_millis(300), client.write(&piece)).await {
+        assert_ne!(sent.unwrap(), 0);
+    }
+    // The connection is reset, because its end would wait behind the bytes that nobody reads.
+    client.set_zero_linger().unwrap();
+    drop(client);
+    let counters = Arc::clone(gateway.gateway.counters());
+    let gone = async {
+        while counters.open() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    // Far below every timeout of a request.
+    let noticed = timeout(Duration::from_secs(10), gone).await;
+    noticed.expect("the end of the connection");
+    drop(upstream);
+    gateway.running.stop().await;
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn an_upstream_may_listen_on_a_unix_socket() {
