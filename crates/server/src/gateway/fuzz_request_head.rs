@@ -46,7 +46,6 @@ const FRAGMENTS: [&[u8]; 29] = [
     b"transfer-encoding: CHUNKED\r\n",
     b"Transfer-Encoding: gzip, chunked\r\n",
     b"Connection: close, x-a, content-length\r\n",
-    b"Connection: close\r\n",
     b"Connection: upgrade\r\nUpgrade: websocket\r\n",
     b"Expect: 100-continue\r\n",
     b"X-A: b\r\n",
@@ -63,6 +62,7 @@ const FRAGMENTS: [&[u8]; 29] = [
     b"FFFFFFFFFFFFFFFF\r\n",
     b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
     b"\x00",
+    b"Connection: close\r\n",
 ];
 
 /// Reads the bytes as requests.
