@@ -24,6 +24,10 @@ pub(super) async fn serve<C: Clock + 'static>(
     mut stream: PrefixedStream<Stream>,
     stopping: ShutdownSignal,
 ) {
+    // A client that comes while the server stops has to go elsewhere. One that is connected may have sent its request before.
+    if stopping.is_triggered() {
+        return;
+    }
     let mut waiting_since = Instant::now();
     loop {
         let end = fast_path::serve(&mut client, &mut stream, waiting_since, &stopping).await;
