@@ -91,7 +91,7 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// Packages outside the workspace, which `cargo clippy --workspace` does not see.
-const BENCHES: [&str; 4] = [
+pub(crate) const BENCHES: [&str; 4] = [
     "bench/peers",
     "bench/pingora",
     "bench/servers",

@@ -13,6 +13,7 @@ mod fresh_crate;
 mod instruction_counts;
 mod layers;
 mod links;
+mod lock_files;
 mod peer_tests;
 mod peers;
 mod process;

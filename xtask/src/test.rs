@@ -10,8 +10,8 @@ use crate::process::{cargo, run as run_process};
 use crate::steps::{self, Step};
 use crate::workspace::Workspace;
 use crate::{
-    bench, chaos, conventions, dist, fresh_crate, layers, links, peer_tests, peers, quotes,
-    required_programs,
+    bench, chaos, conventions, dist, fresh_crate, layers, links, lock_files, peer_tests, peers,
+    quotes, required_programs,
 };
 
 /// The budget of CI from a cold checkout on two cores. Longer than this and people stop running it.
@@ -146,6 +146,7 @@ fn checks() -> Vec<Step> {
         Step::new("conventions", conventions::check_workspace),
         Step::new("links", links::check_workspace),
         Step::new("quoted messages", quotes::check_workspace),
+        Step::new("lock files", lock_files::check_workspace),
     ]
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::clock::{Stopwatch, thread_time};
 use crate::contenders::{Contender, ENTRIES, Entry, Quota};
 use crate::keys::{Pattern, Requests};
-use crate::measurements::{Measurements, Role};
+use crate::measurements::Measurements;
 use crate::options::Options;
 use crate::stats::{Spread, Table};
 
@@ -248,12 +248,7 @@ fn table(
 fn measure(workload: &Workload, tracks: &[Track], measurements: &mut Measurements) {
     let id = format!("memory, {}, {}", workload.pattern.name(), workload.ends);
     for track in tracks {
-        let name = track.entry.name;
-        let role = if name.starts_with("tollgate") {
-            Role::Ours
-        } else {
-            Role::Peer
-        };
+        let Entry { name, role, .. } = *track.entry;
         let spread = Spread::of(track.single.iter().map(|lap| lap.cpu));
         measurements.add(&id, (name, role), ("cpu", "ns"), spread);
     }

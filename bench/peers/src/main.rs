@@ -15,7 +15,6 @@ mod histogram;
 mod keys;
 mod latency;
 mod limits;
-#[expect(dead_code, reason = "there are no floors in one process")]
 mod measurements;
 mod options;
 mod resident;

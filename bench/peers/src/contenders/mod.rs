@@ -4,6 +4,7 @@
 //! sequence, and what is inside the loop is what a user of that library would write. Must not know: studies, clocks.
 
 mod dash_map;
+mod floor;
 mod governor;
 mod ours;
 mod pingora;
@@ -12,6 +13,7 @@ mod throttlecrab;
 pub(crate) use self::ours::bucket;
 
 use crate::keys::Requests;
+use crate::measurements::Role;
 
 /// `count` in `seconds`, and as much as `burst` at once.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +68,7 @@ pub(crate) trait Contender: Sync {
 /// How to make a contender for so many keys.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
+    pub(crate) role: Role,
     pub(crate) make: fn(Quota, usize) -> Box<dyn Contender>,
     /// Whether it keeps a state per key that can run out, so that every study means something for it.
     pub(crate) has_buckets: bool,
@@ -76,6 +79,7 @@ pub(crate) struct Entry {
 const fn entry(name: &'static str, make: fn(Quota, usize) -> Box<dyn Contender>) -> Entry {
     Entry {
         name,
+        role: Role::Peer,
         make,
         has_buckets: true,
         any_key: true,
@@ -84,12 +88,18 @@ const fn entry(name: &'static str, make: fn(Quota, usize) -> Box<dyn Contender>)
 
 /// Everyone, ourselves first: ratios are to the first.
 pub(crate) const ENTRIES: &[Entry] = &[
-    entry("tollgate", |quota, keys| {
-        Box::new(ours::Tollgate::new(quota, keys))
-    }),
-    entry("tollgate, ask", |quota, keys| {
-        Box::new(ours::TollgateBatch::new(quota, keys))
-    }),
+    Entry {
+        role: Role::Ours,
+        ..entry("tollgate", |quota, keys| {
+            Box::new(ours::Tollgate::new(quota, keys))
+        })
+    },
+    Entry {
+        role: Role::Ours,
+        ..entry("tollgate, ask", |quota, keys| {
+            Box::new(ours::TollgateBatch::new(quota, keys))
+        })
+    },
     entry("governor", |quota, _| {
         Box::new(governor::ByString::new(quota))
     }),
@@ -111,6 +121,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry("DashMap by hand", |quota, _| {
         Box::new(dash_map::Buckets::new(quota))
     }),
+    Entry {
+        role: Role::Floor,
+        has_buckets: false,
+        ..entry("one locked slot", |quota, keys| {
+            Box::new(floor::LockedSlot::new(quota, keys))
+        })
+    },
 ];
 
 /// Sums up admissions.

@@ -88,13 +88,32 @@ impl SlotGroup {
         if slot.tag() == tag {
             return Some(slot);
         }
-        self.find_by_tag(tag)
+        self.find_near(tag, preferred)
     }
 
-    /// The same without a preferred slot. Separate from the check of the preferred slot, which is enough for most keys.
+    /// The same if the preferred slot has another key. Separate from the check of the preferred slot, which is enough for most keys.
     #[inline(never)]
-    pub(super) fn find_by_tag<const W: usize>(&self, tag: u64) -> Option<Slot<'_, W>> {
-        self.slots().find(|slot| slot.tag() == tag)
+    pub(super) fn find_near<const W: usize>(
+        &self,
+        tag: u64,
+        preferred: usize,
+    ) -> Option<Slot<'_, W>> {
+        let mut slots = self.slots_near(preferred);
+        slots.find(|slot| slot.tag() == tag)
+    }
+
+    /// All slots, those in the cache line of the preferred one first. Keys are inserted and searched in this order, so that nearly all
+    /// are found in one line: with more keys than the caches hold, each line is a load from memory.
+    pub(super) fn slots_near<const W: usize>(
+        &self,
+        preferred: usize,
+    ) -> impl Iterator<Item = Slot<'_, W>> {
+        let slots = slots_per_group(W);
+        // Slots from here on are in the second line.
+        let half = slots / 2;
+        let first = if preferred < half { 0 } else { half };
+        let indexes = (first..slots).chain(0..first);
+        indexes.filter_map(|index| self.slot(index))
     }
 }
 
@@ -200,5 +219,45 @@ impl<const W: usize> SlotGuard<'_, W> {
         // Release: a thread that reads this tag without the lock also sees that the lock was taken before.
         self.slot.tag.store(tag, Ordering::Release);
         self.set(state);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Bytes of a cache line.
+    const LINE: usize = 64;
+
+    fn lines_near(group: &SlotGroup, preferred: usize) -> Vec<usize> {
+        let slots = group.slots_near::<1>(preferred);
+        slots.map(|slot| slot.address() / LINE).collect()
+    }
+
+    /// Keys were inserted into the first free slot of a group, so that of a million keys every third took two loads from memory.
+    #[test]
+    fn slots_in_the_line_of_the_preferred_one_come_first() {
+        let group = SlotGroup([const { AtomicU64::new(0) }; WORDS]);
+        for preferred in 0..slots_per_group(1) {
+            let lines = lines_near(&group, preferred);
+            assert_eq!(lines.len(), slots_per_group(1), "each slot is there");
+            let own = group.slot::<1>(preferred).unwrap().address() / LINE;
+            let first_other = lines.iter().position(|line| *line != own).unwrap();
+            assert!(lines[first_other..].iter().all(|line| *line != own));
+            assert_eq!(lines[0], own, "{preferred}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_in_every_slot() {
+        for at in 0..slots_per_group(2) {
+            let group = SlotGroup([const { AtomicU64::new(0) }; WORDS]);
+            group.slot::<2>(at).unwrap().lock().insert(7, [1, 2]);
+            for preferred in 0..slots_per_group(2) {
+                let found = group.find::<2>(7, preferred).unwrap();
+                assert_eq!(found.peek_state(), [1, 2], "{at} {preferred}");
+                assert!(group.find::<2>(8, preferred).is_none());
+            }
+        }
     }
 }

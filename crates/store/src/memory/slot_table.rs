@@ -317,11 +317,12 @@ impl SlotTable<1> {
     #[inline]
     pub(super) fn peek(&self, hash: StateHash) -> Option<(Slot<'_, 1>, u64)> {
         let (primary, tag) = (self.primary_group(hash)?, hash.tag());
-        let preferred = primary.slot(hash.preferred_slot(slots_per_group(1)))?;
-        if let Some(state) = preferred.peek(tag) {
-            return Some((preferred, state));
+        let preferred = hash.preferred_slot(slots_per_group(1));
+        let slot = primary.slot(preferred)?;
+        if let Some(state) = slot.peek(tag) {
+            return Some((slot, state));
         }
-        let slot = primary.find_by_tag(tag)?;
+        let slot = primary.find_near(tag, preferred)?;
         slot.peek(tag).map(|state| (slot, state))
     }
 }
@@ -381,7 +382,7 @@ fn lock_free_slot<'a, const W: usize>(
                 == EvictionPriority::Free
     };
     let first = group.slot::<W>(preferred).into_iter();
-    first.chain(group.slots()).find_map(|slot| {
+    first.chain(group.slots_near(preferred)).find_map(|slot| {
         if slot.is_locked() || !looks_free(&slot) {
             return None;
         }
