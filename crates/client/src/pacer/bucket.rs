@@ -93,8 +93,11 @@ impl Bucket {
         cost: RequestCost,
         now: Timestamp,
         waited: bool,
+        random: &mut Random,
     ) -> Grant {
-        let purpose = self.hidden.on_send(now, waited || self.front().is_some());
+        let is_limited = waited || self.front().is_some();
+        let is_reported = self.limits.iter().any(|limit| limit.is_fresh(now));
+        let purpose = self.hidden.on_send(now, is_limited, is_reported, random);
         for limit in &mut self.limits {
             limit.on_send(cost.of(limit.unit), now);
         }
@@ -154,10 +157,10 @@ impl Bucket {
             .collect()
     }
 
-    pub(super) fn on_success(&mut self, purpose: Purpose, now: Timestamp) {
+    pub(super) fn on_success(&mut self, grant: &Grant, now: Timestamp) {
         self.failures = 0;
         self.is_half_open = false;
-        self.hidden.on_success(purpose, now);
+        self.hidden.on_success(grant.purpose, grant.sent_at, now);
     }
 
     /// Records a refusal. Returns how long nothing may be sent.
