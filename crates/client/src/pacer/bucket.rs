@@ -203,6 +203,23 @@ impl Bucket {
         })
     }
 
+    /// Records a refusal by a limit that is not this bucket's: all routes of the host share it, or other users do. It says nothing about the pace here.
+    /// Returns how long nothing may be sent.
+    pub(super) fn on_foreign_refusal(
+        &mut self,
+        grant: &Grant,
+        refusal: &ServerRefusal,
+        random: &mut Random,
+    ) -> Nanos {
+        if grant.purpose == Purpose::Probe {
+            self.hidden.on_abandoned_probe();
+        }
+        self.failures = self.failures.saturating_add(1);
+        let spread = nanos(random.fraction() / self.hidden.rate());
+        let demanded = refusal.retry_after.map(|wait| wait.saturating_add(spread));
+        demanded.unwrap_or_else(|| backoff(self.failures, random))
+    }
+
     /// Sends nothing before this time.
     pub(super) fn block(&mut self, until: Timestamp) {
         self.blocked_until = self.blocked_until.max(until);

@@ -14,7 +14,7 @@ mod reported_limit;
 mod wait_queue;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_http::{RateLimitInfo, RefusalReason};
+use tollgate_http::{RateLimitInfo, RefusalReason, Scope};
 use tollgate_overload::RetryBudget;
 use tollgate_store::shared_quota::SharedLimit;
 
@@ -291,11 +291,24 @@ impl Pacer {
         match &refusal {
             None => bucket.on_success(&grant, now),
             Some(refusal) => {
-                let wait = bucket.on_refusal(&grant, refusal, now, &mut self.random);
-                let wait = wait.min(self.settings.max_block);
-                bucket.block(now.after(wait));
-                self.table.mark_busy(id);
-                self.fail_hopeless(id);
+                let random = &mut self.random;
+                let wait = match info.scope {
+                    Some(Scope::Global | Scope::Shared) => {
+                        bucket.on_foreign_refusal(&grant, refusal, random)
+                    }
+                    Some(Scope::User) | None => bucket.on_refusal(&grant, refusal, now, random),
+                };
+                let until = now.after(wait.min(self.settings.max_block));
+                bucket.block(until);
+                let blocked = if info.scope == Some(Scope::Global) {
+                    self.table.block_host(id, until, now)
+                } else {
+                    vec![id]
+                };
+                for id in blocked {
+                    self.table.mark_busy(id);
+                    self.fail_hopeless(id);
+                }
             }
         }
         refusal
