@@ -70,7 +70,7 @@ pub(crate) async fn send_paced<E: Exchange, C: Clock + 'static>(
         let number = (attempt, facts.deadline);
         let sent = send_once(&mut exchange, &pacer, permit, *request, copy, number);
         match Box::pin(sent).await.map_err(ClientError::Inner)? {
-            (_, Some(copy)) => request = Box::new(copy),
+            (_, Some(copy)) => *request = copy,
             (response, None) => return Ok(response),
         }
         attempt += 1;

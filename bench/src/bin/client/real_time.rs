@@ -64,7 +64,7 @@ pub(crate) fn run(program: &Path) -> Result<(), Failure> {
     let policy = folder.write("policy.yaml", &policy(RATE))?;
     let server = free_address()?;
     let mut command = Command::new(program);
-    command.arg("serve").arg("--policy").arg(&policy);
+    command.arg("serve").arg("--config").arg(&policy);
     command.args(["--listen", &server.to_string()]);
     for listener in ["--listen-grpc", "--listen-resp", "--listen-admin"] {
         command.args([listener, "off"]);
@@ -75,9 +75,12 @@ pub(crate) fn run(program: &Path) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let fields = tokio::spawn(reported_quota(server));
+        let mut fields = JoinSet::new();
+        fields.spawn(reported_quota(server));
         hidden_quota(server, &process, &policy).await?;
-        fields.await?.map_err(|error| error.to_string())?;
+        while let Some(done) = fields.join_next().await {
+            done?.map_err(|error| error.to_string())?;
+        }
         retry_loop(server).await
     })
 }

@@ -1,5 +1,12 @@
 //! What refusals teach, against a token bucket and a fixed window in simulated time.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a simulation: its numbers are small"
+)]
+
 use proptest::prelude::*;
 use tollgate_core::{Nanos, Timestamp};
 
