@@ -21,7 +21,9 @@ impl Connection {
         stream.set_nodelay(true)?;
         Ok(Self {
             stream: BufReader::new(stream),
-            request: format!("GET /v1/check?key={key} HTTP/1.1\r\nhost: {server}\r\n\r\n"),
+            request: format!(
+                "GET /v1/check HTTP/1.1\r\nhost: {server}\r\nx-api-key: {key}\r\n\r\n"
+            ),
         })
     }
 

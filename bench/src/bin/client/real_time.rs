@@ -86,7 +86,7 @@ pub(crate) fn run(program: &Path) -> Result<(), Failure> {
 }
 
 fn policy(rate: u64) -> String {
-    format!("limits: [{{ name: per-key, key: key, rate: {rate}/s, burst: {rate} }}]\n")
+    format!("limits: [{{ name: per-key, key: header.x-api-key, rate: {rate}/s, burst: {rate} }}]\n")
 }
 
 /// Two clients that see only the status of each response.
