@@ -55,6 +55,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         ("flood", rest) => flood(rest),
         ("memory", rest) => process::run(&mut memory(&Workspace::load()?, rest)),
         ("redis", rest) => program("redis", rest),
+        ("client", rest) => client(&Workspace::load()?, rest),
         ("growth", rest) => growth::run(&Workspace::load()?, rest),
         ("overload", rest) => overload::run(&Workspace::load()?, rest),
         ("tower", rest) => tower::run(&Workspace::load()?, rest),
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         ("gateway", rest) => gateway::run(&Workspace::load()?, rest),
         ("all", rest) => all::run(&Workspace::load()?, rest),
         (word, _) => Err(format!(
-            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, growth, overload, servers, gateway, tower and all, not `{word}`"
+            "`bench` knows instructions, accuracy, flood, memory, redis, fleet, growth, overload, servers, gateway, tower, client and all, not `{word}`"
         )),
     }
 }
@@ -89,6 +90,19 @@ fn program_command(name: &str, args: &[String]) -> Command {
         .args(["run", "--release", "-p", PACKAGE, "--bin", name, "--"])
         .args(args);
     command
+}
+
+/// The pacing client: what it costs, or its stories in real time against the program as a user builds it.
+fn client(workspace: &Workspace, args: &[String]) -> Result<(), String> {
+    match args {
+        [] => program("client", &[]),
+        [flag] if flag == "--real-time" => {
+            process::run(cargo().args(["build", "-p", "tollgate-cli"]))?;
+            let server = workspace.target.join("debug").join("tollgate");
+            program("client", &[flag.clone(), server.display().to_string()])
+        }
+        _ => Err("`bench client` knows --real-time".to_owned()),
+    }
 }
 
 /// The memory store beside its peers. A package of its own, so that nothing else compiles the peers.

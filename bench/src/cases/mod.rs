@@ -7,6 +7,7 @@
 mod batches;
 mod buckets;
 mod claims;
+pub mod client;
 mod collections;
 mod connections;
 mod engine;
@@ -100,6 +101,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("serve/http_check_denied", |n| transports::http_check(n, 1)),
     ("tower/bare", tower::bare),
     ("tower/two_limits", tower::two_limits),
+    ("client/bare", client::bare),
+    ("client/layer", client::layer),
     ("connection/http_check", |n| {
         connections::http_check(n, 1_000_000_000, "")
     }),

@@ -8,10 +8,11 @@ use tollgate_core::Timestamp;
 use tollgate_http::{RateLimitInfo, ResponseReader};
 use tollgate_store::Clock;
 
-use crate::error::{ClientError, PaceError};
+use crate::error::ClientError;
 use crate::request_facts::RequestFacts;
 use crate::retry::RetryDecision;
-use crate::shared_pacer::SharedPacer;
+use crate::shared_pacer::{PacePermit, SharedPacer};
+use crate::shared_quota::SharedTake;
 
 /// The longest body of a refusal that is read for its reason.
 pub(crate) const MAX_REFUSAL_BODY: usize = 16_384;
@@ -51,49 +52,62 @@ pub(crate) struct ReadResponse<R, E> {
 }
 
 /// Sends a request until it is not refused, or a retry is not allowed.
+///
+/// Thousands of these futures may wait at the same time. So the request is in a box, and what is needed only to send it is made afterwards.
 pub(crate) async fn send_paced<E: Exchange, C: Clock + 'static>(
     mut exchange: E,
-    pacer: &SharedPacer<C>,
+    pacer: SharedPacer<C>,
     facts: RequestFacts,
     retries_all_methods: bool,
-    request: E::Request,
+    mut request: Box<E::Request>,
 ) -> Result<E::Response, ClientError<E::Error>> {
     let may_retry = facts.is_idempotent || retries_all_methods;
-    let mut next = Some(request);
     let mut attempt = 1;
-    while let Some(request) = next.take() {
-        let copy = may_retry.then(|| exchange.copy(&request)).flatten();
+    loop {
         let acquired = pacer.acquire_shared(&facts.as_pace_request(attempt)).await;
-        let (mut permit, shared) = acquired.map_err(ClientError::Pace)?;
-        if attempt > 1 {
-            let prepared = exchange.prepare_retry().await;
-            prepared.map_err(ClientError::Inner)?;
+        let permit = acquired.map_err(ClientError::Pace)?;
+        let copy = may_retry.then(|| exchange.copy(&request)).flatten();
+        let number = (attempt, facts.deadline);
+        let sent = send_once(&mut exchange, &pacer, permit, *request, copy, number);
+        match Box::pin(sent).await.map_err(ClientError::Inner)? {
+            (_, Some(copy)) => *request = copy,
+            (response, None) => return Ok(response),
         }
-        permit.mark_sent();
-        let response = match exchange.send(request).await {
-            Ok(response) => response,
-            Err(error) => {
-                permit.fail();
-                return Err(ClientError::Inner(error));
-            }
-        };
-        let read = E::read(response, pacer.now()).await;
-        let refusal = permit.finish(read.status, &read.info);
-        let decision = match &refusal {
-            Some(refusal) if copy.is_some() => pacer.decide_retry(refusal, attempt, facts.deadline),
-            _ => RetryDecision::GiveUp,
-        };
-        let shared = pacer.report_shared(shared, &read.info, refusal.as_ref(), decision);
-        let decision = shared.await;
-        let response = read.response.map_err(ClientError::Inner)?;
-        if decision == RetryDecision::GiveUp {
-            return Ok(response);
-        }
-        next = copy;
         attempt += 1;
     }
-    // Every turn of the loop returns or sets the next request.
-    Err(ClientError::Pace(PaceError::QueueFull))
+}
+
+/// Sends a request that has its permit, and reports the response. Returns the copy if it has to be sent again.
+async fn send_once<E: Exchange, C: Clock + 'static>(
+    exchange: &mut E,
+    pacer: &SharedPacer<C>,
+    (mut permit, shared): (PacePermit<C>, Option<SharedTake>),
+    request: E::Request,
+    copy: Option<E::Request>,
+    (attempt, deadline): (u32, Option<Timestamp>),
+) -> Result<(E::Response, Option<E::Request>), E::Error> {
+    if attempt > 1 {
+        exchange.prepare_retry().await?;
+    }
+    permit.mark_sent();
+    let response = match exchange.send(request).await {
+        Ok(response) => response,
+        Err(error) => {
+            permit.fail();
+            return Err(error);
+        }
+    };
+    let read = E::read(response, pacer.now()).await;
+    let refusal = permit.finish(read.status, &read.info);
+    let decision = match &refusal {
+        Some(refusal) if copy.is_some() => pacer.decide_retry(refusal, attempt, deadline),
+        _ => RetryDecision::GiveUp,
+    };
+    let decision = pacer
+        .report_shared(shared, &read.info, refusal.as_ref(), decision)
+        .await;
+    let copy = copy.filter(|_| decision == RetryDecision::Retry);
+    Ok((read.response?, copy))
 }
 
 /// A reader that has read the header fields of a response.

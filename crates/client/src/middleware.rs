@@ -92,10 +92,10 @@ impl<C: Clock + 'static> Middleware for PacerMiddleware<C> {
         let exchange = RestOfChain { extensions, next };
         let sent = send_paced(
             exchange,
-            &self.pacer,
+            self.pacer.clone(),
             facts,
             self.retries_all_methods,
-            request,
+            Box::new(request),
         );
         sent.await.map_err(|error| match error {
             ClientError::Pace(error) => Error::middleware(error),

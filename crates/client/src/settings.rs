@@ -45,8 +45,8 @@ impl Default for PacerSettings {
             max_attempts: 4,
             has_retry_budget: true,
             initial_rate: 2.0,
-            probe_interval: Nanos::from_secs(3),
-            probe_growth: 1.2,
+            probe_interval: Nanos::from_secs(8),
+            probe_growth: 1.05,
         }
     }
 }
@@ -96,8 +96,8 @@ impl PacerSettings {
         self
     }
 
-    /// Sets the requests per second with which a client begins that knows nothing about the server. The rate doubles
-    /// every second until the first refusal. Default 2. Choose less for a large fleet that starts at the same time.
+    /// Sets the requests per second with which a client begins that knows nothing about the server. The rate grows
+    /// by 3.5 % with each request, at most twofold in a second, until the first refusal. Default 2. Choose less for a large fleet that starts at the same time.
     ///
     /// # Errors
     /// It must be from 0.01 to 1,000,000.
@@ -114,7 +114,7 @@ impl PacerSettings {
     }
 
     /// Sets how soon, and with which growth of the interval, a client looks for a reduced quota to come back. Every look
-    /// that finds nothing costs one refusal. Default: every 3 s at first, a fifth longer each time.
+    /// that finds nothing costs one refusal. Default: every 8 s at first, a twentieth longer each time.
     ///
     /// # Errors
     /// The interval must be at least 100 ms, and the growth from 1 to 10.

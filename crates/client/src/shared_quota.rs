@@ -82,29 +82,44 @@ impl<C: Clock + 'static> SharedPacer<C> {
             let Some(link) = self.store_link() else {
                 return Ok((permit, None));
             };
-            let Some((partition, limits)) = permit.shared_limits() else {
-                return Ok((permit, None));
-            };
-            let exchange = QuotaExchange {
-                is_take: true,
-                retries,
-                limits,
-                ..QuotaExchange::default()
-            };
-            let reply = link.exchange(&partition, &exchange, self.now()).await;
-            let Some(reply) = reply else {
-                return Ok((permit, None));
-            };
-            if reply.wait.is_zero() {
-                let limits = exchange.limits.iter().zip(reply.counts);
-                let counts = limits.map(|(limit, count)| (limit.id, limit.cost, count));
-                let counts = counts.collect();
-                return Ok((permit, Some(SharedTake { partition, counts })));
+            // In a box: a request that waits needs no room for it.
+            let taken = Box::pin(self.take_shared(link, permit, retries)).await;
+            if let Some(taken) = taken {
+                return Ok(taken);
             }
-            permit.postpone(reply.wait);
             // It has waited its turn before.
             request = request.as_retry();
         }
+    }
+
+    /// Takes the cost of a request from the store. `None` if other processes have used up the quota; then the permit waits again.
+    async fn take_shared(
+        &self,
+        link: &StoreLink,
+        permit: PacePermit<C>,
+        retries: RetryBudgetChange,
+    ) -> Option<(PacePermit<C>, Option<SharedTake>)> {
+        let Some((partition, limits)) = permit.shared_limits() else {
+            return Some((permit, None));
+        };
+        let exchange = QuotaExchange {
+            is_take: true,
+            retries,
+            limits,
+            ..QuotaExchange::default()
+        };
+        let reply = link.exchange(&partition, &exchange, self.now()).await;
+        let Some(reply) = reply else {
+            return Some((permit, None));
+        };
+        if !reply.wait.is_zero() {
+            permit.postpone(reply.wait);
+            return None;
+        }
+        let limits = exchange.limits.iter().zip(reply.counts);
+        let counts = limits.map(|(limit, count)| (limit.id, limit.cost, count));
+        let counts = counts.collect();
+        Some((permit, Some(SharedTake { partition, counts })))
     }
 
     /// Reports a response to the store, and asks it for the retry that was decided on.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_client::{Nanos, PacerSettings};
 use tollgate_policy::grammar::parse_duration;
 
-use crate::http_client::{RequestTemplate, Target, TlsOptions, parse_header_line};
+use crate::http_client::{RequestTemplate, Target, TlsOptions};
 use crate::output::CommandError;
 
 #[derive(Debug, clap::Args)]
@@ -19,8 +19,8 @@ pub(crate) struct Options {
     #[arg(short = 'X', long, value_name = "METHOD")]
     method: Option<String>,
     /// A header, for example 'x-api-key: k'; may be repeated
-    #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = parse_header_line)]
-    headers: Vec<(http::HeaderName, String)>,
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
     /// The body
     #[arg(short = 'd', long, value_name = "TEXT")]
     data: Option<String>,

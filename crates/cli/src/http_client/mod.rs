@@ -6,7 +6,7 @@ mod request_template;
 mod target;
 mod tls;
 
-pub(crate) use request_template::{RequestTemplate, parse_header_line};
+pub(crate) use request_template::RequestTemplate;
 pub(crate) use target::Target;
 pub(crate) use tls::TlsOptions;
 

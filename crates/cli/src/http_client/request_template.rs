@@ -32,23 +32,15 @@ impl RequestTemplate {
     pub(crate) fn new(
         target: &Target,
         method: &str,
-        headers: &[(HeaderName, String)],
+        headers: &[String],
         body: String,
     ) -> Result<Self, CommandError> {
         let method = method.parse().map_err(|_invalid| {
             CommandError::Usage(format!("--method {method:?} is not a method"))
         })?;
         let mut texts = Vec::with_capacity(headers.len() + 2);
-        for (name, value) in headers {
-            let text = match value.contains(NUMBER) {
-                true => HeaderText::Numbered(value.clone()),
-                // `parse_header_line` has checked it.
-                false => HeaderText::Fixed(
-                    HeaderValue::from_str(value)
-                        .map_err(|error| CommandError::Other(error.into()))?,
-                ),
-            };
-            texts.push((name.clone(), text));
+        for line in headers {
+            texts.push(parse_header_line(line).map_err(CommandError::Usage)?);
         }
         let mut add_default = |name: HeaderName, value: &'static str| {
             if !texts.iter().any(|(known, _)| *known == name) {
@@ -100,16 +92,21 @@ impl RequestTemplate {
     }
 }
 
-/// Reads `NAME: VALUE`.
-pub(crate) fn parse_header_line(text: &str) -> Result<(HeaderName, String), String> {
-    let (name, value) = text
+/// Reads `NAME: VALUE`. The line may be a secret, also one without a colon, so that no error repeats it.
+fn parse_header_line(line: &str) -> Result<(HeaderName, HeaderText), String> {
+    let (name, value) = line
         .split_once(':')
-        .ok_or("write NAME: VALUE, for example 'x-api-key: k'")?;
-    let name: HeaderName = name.trim().parse().map_err(|error| format!("{error}"))?;
+        .ok_or("--header: write NAME: VALUE, for example 'x-api-key: k'")?;
+    let invalid = |error: &dyn std::fmt::Display| format!("--header: {error}");
+    let name = name.trim().parse::<HeaderName>();
+    let name = name.map_err(|error| invalid(&error))?;
     let value = value.trim();
-    // The value may be a secret, so the error does not repeat it.
-    HeaderValue::from_str(value).map_err(|error| error.to_string())?;
-    Ok((name, value.to_owned()))
+    let fixed = HeaderValue::from_str(value).map_err(|error| invalid(&error))?;
+    let text = match value.contains(NUMBER) {
+        true => HeaderText::Numbered(value.to_owned()),
+        false => HeaderText::Fixed(fixed),
+    };
+    Ok((name, text))
 }
 
 #[cfg(test)]
@@ -117,10 +114,7 @@ mod tests {
     use super::*;
 
     fn template(url: &str, headers: &[&str], body: &str) -> RequestTemplate {
-        let headers: Vec<_> = headers
-            .iter()
-            .map(|line| parse_header_line(line).unwrap())
-            .collect();
+        let headers: Vec<String> = headers.iter().map(|line| (*line).to_owned()).collect();
         let target = Target::parse(url, None).unwrap();
         RequestTemplate::new(&target, "POST", &headers, body.to_owned()).unwrap()
     }

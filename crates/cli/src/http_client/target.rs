@@ -34,8 +34,9 @@ impl Target {
 
     /// Reads the URL of `call`.
     pub(crate) fn anywhere(text: &str) -> Result<Self, CommandError> {
-        let invalid =
-            |reason: &str| CommandError::Usage(format!("{text:?} is not valid: {reason}"));
+        let invalid = |reason: &str| {
+            CommandError::Usage(format!("{:?} is not valid: {reason}", redact(text)))
+        };
         let uri: Uri = text
             .replace(NUMBER, "0")
             .parse()
@@ -86,6 +87,19 @@ fn is_loopback(host: &str) -> bool {
         || address
             .parse::<IpAddr>()
             .is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// A URL without what may be secret: user, password and query.
+fn redact(text: &str) -> String {
+    let (path, query) = match text.split_once('?') {
+        Some((path, _)) => (path, "?…"),
+        None => (text, ""),
+    };
+    match (path.split_once("://"), path.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}{query}"),
+        (None, Some((_, host))) => format!("…@{host}{query}"),
+        (_, None) => format!("{path}{query}"),
+    }
 }
 
 #[cfg(test)]

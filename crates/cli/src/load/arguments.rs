@@ -11,7 +11,7 @@ use tollgate_policy::model::Period;
 
 use super::access_log;
 use super::schedule::{Arrivals, Schedule, Step};
-use crate::http_client::{RequestTemplate, Target, TlsOptions, parse_header_line};
+use crate::http_client::{RequestTemplate, Target, TlsOptions};
 use crate::output::CommandError;
 
 /// The longest run. A longer one is almost always a mistake, and the result keeps one row for each second.
@@ -53,9 +53,9 @@ pub(crate) struct Options {
     /// The method
     #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
     method: String,
-    /// A header, for example 'x-api-key: k'; may be repeated. `{n}` becomes the number of the request
-    #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = parse_header_line)]
-    headers: Vec<(http::HeaderName, String)>,
+    /// A header, for example 'x-api-key: k'; may be repeated. The letter n in braces becomes the number of the request
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
     /// The body of every request
     #[arg(short = 'd', long, value_name = "TEXT")]
     data: Option<String>,

@@ -208,3 +208,28 @@ fn what_cannot_be_called_is_named_without_its_query() {
         assert!(told.contains(part), "{told}");
     }
 }
+
+/// A header without a colon, and a URL that cannot be read, were printed with their secrets.
+#[test]
+fn wrong_input_is_named_without_its_secrets() {
+    for command in ["call", "load"] {
+        for arguments in [
+            &["-H", "authorization Bearer hunter2", "http://127.0.0.1:1/"][..],
+            &["-H", "x-api-key: hunter2\u{1}", "http://127.0.0.1:1/"],
+            &["-H", "api key: hunter2", "http://127.0.0.1:1/"],
+            &["htp://127.0.0.1/?token=hunter2"],
+            &["http://127.0.0.1/a b?token=hunter2"],
+            &["http://anna:hunter2@127.0.0.1/"],
+            &["htp://anna:hunter2@127.0.0.1/"],
+        ] {
+            let arguments: Vec<&str> = [command].iter().chain(arguments).copied().collect();
+            let (code, body, told) = output(&arguments);
+            assert_eq!(
+                (code, body.as_str()),
+                (Some(2), ""),
+                "{arguments:?}: {told}"
+            );
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+    }
+}

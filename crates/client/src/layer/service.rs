@@ -105,10 +105,9 @@ where
             replay: self.layer.replay.clone(),
             messages: PhantomData,
         };
-        PacedFuture(Box::pin(async move {
-            let request = (parts, body);
-            send_paced(exchange, &pacer, facts, retries_all_methods, request).await
-        }))
+        let request = Box::new((parts, body));
+        let sent = send_paced(exchange, pacer, facts, retries_all_methods, request);
+        PacedFuture(Box::pin(sent))
     }
 }
 

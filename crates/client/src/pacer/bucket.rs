@@ -93,8 +93,11 @@ impl Bucket {
         cost: RequestCost,
         now: Timestamp,
         waited: bool,
+        random: &mut Random,
     ) -> Grant {
-        let purpose = self.hidden.on_send(now, waited || self.front().is_some());
+        let is_limited = waited || self.front().is_some();
+        let is_reported = self.limits.iter().any(|limit| limit.is_fresh(now));
+        let purpose = self.hidden.on_send(now, is_limited, is_reported, random);
         for limit in &mut self.limits {
             limit.on_send(cost.of(limit.unit), now);
         }
@@ -154,10 +157,10 @@ impl Bucket {
             .collect()
     }
 
-    pub(super) fn on_success(&mut self, purpose: Purpose, now: Timestamp) {
+    pub(super) fn on_success(&mut self, grant: &Grant, now: Timestamp) {
         self.failures = 0;
         self.is_half_open = false;
-        self.hidden.on_success(purpose, now);
+        self.hidden.on_success(grant.purpose, grant.sent_at, now);
     }
 
     /// Records a refusal. Returns how long nothing may be sent.
@@ -198,6 +201,23 @@ impl Bucket {
                 Nanos::ZERO
             }
         })
+    }
+
+    /// Records a refusal by a limit that is not this bucket's: all routes of the host share it, or other users do. It says nothing about the pace here.
+    /// Returns how long nothing may be sent.
+    pub(super) fn on_foreign_refusal(
+        &mut self,
+        grant: &Grant,
+        refusal: &ServerRefusal,
+        random: &mut Random,
+    ) -> Nanos {
+        if grant.purpose == Purpose::Probe {
+            self.hidden.on_abandoned_probe();
+        }
+        self.failures = self.failures.saturating_add(1);
+        let spread = nanos(random.fraction() / self.hidden.rate());
+        let demanded = refusal.retry_after.map(|wait| wait.saturating_add(spread));
+        demanded.unwrap_or_else(|| backoff(self.failures, random))
     }
 
     /// Sends nothing before this time.

@@ -2,7 +2,7 @@
 //!
 //! - `partition_table.rs`: one bucket for each partition of a server
 //! - `bucket.rs`: the limits of a partition, and its queue
-//! - `hidden_quota.rs`, `reported_limit.rs`: the pace, from refusals and from reports
+//! - `hidden_quota/`, `reported_limit.rs`: the pace, from refusals and from reports
 //! - `wait_queue.rs`: the requests that wait
 //!
 //! Must not know: futures, timers, any HTTP library.
@@ -14,7 +14,7 @@ mod reported_limit;
 mod wait_queue;
 
 use tollgate_core::{Nanos, Timestamp};
-use tollgate_http::{RateLimitInfo, RefusalReason};
+use tollgate_http::{RateLimitInfo, RefusalReason, Scope};
 use tollgate_overload::RetryBudget;
 use tollgate_store::shared_quota::SharedLimit;
 
@@ -146,7 +146,7 @@ impl Pacer {
         bucket.last_used = now;
         let ready_at = bucket.ready_at(&request.cost, now);
         if ready_at <= now && !bucket.has_waiter_before(request.priority) {
-            let grant = bucket.send(id, request.cost, now, false);
+            let grant = bucket.send(id, request.cost, now, false, &mut self.random);
             return Ok(Acquired::Now(grant));
         }
         let wait = bucket.expected_wait(&request.cost, now);
@@ -191,7 +191,7 @@ impl Pacer {
                     break;
                 }
                 bucket.pop_front();
-                let grant = bucket.send(id, cost, now, true);
+                let grant = bucket.send(id, cost, now, true, &mut self.random);
                 self.waiters.finish(front, Ok(grant));
                 on_change(front);
             }
@@ -289,13 +289,26 @@ impl Pacer {
         }
         bucket.report(info, now);
         match &refusal {
-            None => bucket.on_success(grant.purpose, now),
+            None => bucket.on_success(&grant, now),
             Some(refusal) => {
-                let wait = bucket.on_refusal(&grant, refusal, now, &mut self.random);
-                let wait = wait.min(self.settings.max_block);
-                bucket.block(now.after(wait));
-                self.table.mark_busy(id);
-                self.fail_hopeless(id);
+                let random = &mut self.random;
+                let wait = match info.scope {
+                    Some(Scope::Global | Scope::Shared) => {
+                        bucket.on_foreign_refusal(&grant, refusal, random)
+                    }
+                    Some(Scope::User) | None => bucket.on_refusal(&grant, refusal, now, random),
+                };
+                let until = now.after(wait.min(self.settings.max_block));
+                bucket.block(until);
+                let blocked = if info.scope == Some(Scope::Global) {
+                    self.table.block_host(id, until, now)
+                } else {
+                    vec![id]
+                };
+                for id in blocked {
+                    self.table.mark_busy(id);
+                    self.fail_hopeless(id);
+                }
             }
         }
         refusal

@@ -36,6 +36,8 @@ pub(super) struct PartitionTable {
     /// The bucket of a route, under the name that the client gives it.
     routes: HashMap<Box<str>, BucketId>,
     busy: Vec<BucketId>,
+    /// Hosts that refuse every route, and until when.
+    blocked_hosts: HashMap<Box<str>, Timestamp>,
     max: usize,
     settings: HiddenQuotaSettings,
 }
@@ -46,6 +48,7 @@ impl PartitionTable {
             slots: Vec::new(),
             routes: HashMap::new(),
             busy: Vec::new(),
+            blocked_hosts: HashMap::new(),
             max: settings.max_partitions.max(1),
             settings: settings.hidden_quota(),
         }
@@ -79,9 +82,7 @@ impl PartitionTable {
             return from;
         };
         let name = bucket.name();
-        // The host and credentials come before the route.
-        let host = name.split(' ').next().unwrap_or(name);
-        let target = join(host, &format!("={label}"));
+        let target = join(host(name), &format!("={label}"));
         if name == target || name.contains(" =") {
             return from;
         }
@@ -94,6 +95,38 @@ impl PartitionTable {
     pub(super) fn get_mut(&mut self, id: BucketId) -> Option<&mut Bucket> {
         let slot = self.slots.get_mut(id.slot)?;
         (slot.generation == id.generation).then_some(&mut slot.bucket)
+    }
+
+    /// Sends nothing to the host of a bucket before this time, by any route. Returns the buckets that it has so far.
+    pub(super) fn block_host(
+        &mut self,
+        id: BucketId,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Vec<BucketId> {
+        let Some(name) = self
+            .get_mut(id)
+            .map(|bucket| host(bucket.name()).to_owned())
+        else {
+            return Vec::new();
+        };
+        self.blocked_hosts.retain(|_, end| *end > now);
+        if self.blocked_hosts.len() < self.max {
+            let end = self.blocked_hosts.entry(name.as_str().into());
+            let end = end.or_insert(until);
+            *end = until.max(*end);
+        }
+        let mut blocked = Vec::new();
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if host(slot.bucket.name()) == name {
+                slot.bucket.block(until);
+                blocked.push(BucketId {
+                    slot: index,
+                    generation: slot.generation,
+                });
+            }
+        }
+        blocked
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Bucket> {
@@ -132,10 +165,14 @@ impl PartitionTable {
         if let Some(id) = self.live(name) {
             return id;
         }
+        let mut bucket = Bucket::new(name, self.settings, now);
+        if let Some(until) = self.blocked_hosts.get(host(name)) {
+            bucket.block(*until);
+        }
         let id = if self.slots.len() < self.max {
             self.slots.push(TableSlot {
                 generation: 0,
-                bucket: Bucket::new(name, self.settings, now),
+                bucket,
                 is_busy: false,
             });
             BucketId {
@@ -143,7 +180,7 @@ impl PartitionTable {
                 generation: 0,
             }
         } else {
-            self.replace_oldest(name, now)
+            self.replace_oldest(bucket)
         };
         if self.routes.len() >= self.max.saturating_mul(4) {
             let slots = &self.slots;
@@ -166,7 +203,7 @@ impl PartitionTable {
     }
 
     /// Reuses the slot that was unused longest. If every bucket is in use, requests share the oldest one.
-    fn replace_oldest(&mut self, name: &str, now: Timestamp) -> BucketId {
+    fn replace_oldest(&mut self, bucket: Bucket) -> BucketId {
         let slots = self.slots.iter_mut().enumerate();
         let oldest = slots.min_by_key(|(_, slot)| (!slot.bucket.is_idle(), slot.bucket.last_used));
         let Some((index, slot)) = oldest else {
@@ -178,13 +215,18 @@ impl PartitionTable {
         if slot.bucket.is_idle() {
             slot.generation = slot.generation.wrapping_add(1);
             slot.is_busy = false;
-            slot.bucket = Bucket::new(name, self.settings, now);
+            slot.bucket = bucket;
         }
         BucketId {
             slot: index,
             generation: slot.generation,
         }
     }
+}
+
+/// The part of a bucket's name before the route: host and credentials.
+fn host(name: &str) -> &str {
+    name.split(' ').next().unwrap_or(name)
 }
 
 /// A name that no other pair has: hosts have no spaces.

@@ -4,6 +4,7 @@
 
 mod cancellation;
 mod layer;
+mod memory;
 mod pacing;
 mod partitions;
 mod retries;

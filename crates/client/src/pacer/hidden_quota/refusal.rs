@@ -1,0 +1,149 @@
+//! What a refusal changes.
+//!
+//! Must not know: why a request was sent, beyond its purpose.
+
+use tollgate_core::{Nanos, Timestamp};
+
+use super::{HOLD, HiddenQuota, MARGIN, Phase, Purpose, START_GROWTH_PER_REQUEST, nanos, seconds};
+use crate::random::Random;
+
+/// After a refusal the server's bucket is empty. A pause of so many requests lets it gain a little.
+const PAUSE_REQUESTS: f64 = 2.0;
+/// The first refusal of all cuts to this part, or deeper if the rate was doubling: a burst that the server admitted hides how far it is above the quota.
+const FIRST_CUT: f64 = 0.55;
+/// By how much the rate may grow after the first cut before it is held.
+const SEARCH_ROOM: f64 = 1.1;
+/// A refusal of a rate that was held cuts it to this part for a moment.
+const DIP: f64 = 0.5;
+/// For so many requests after a cut, further refusals change nothing; for more after a measurement.
+const SETTLE_REQUESTS: f64 = 8.0;
+const MEASURED_SETTLE_REQUESTS: f64 = 25.0;
+/// A test of a rate that was not measured has found the quota, but for this part.
+const UNMEASURED_TEST_CUT: f64 = 0.93;
+/// A rate that was held for this long is worth looking for when the quota is reduced.
+const CONFIRMED: Nanos = Nanos::from_secs(30);
+
+impl HiddenQuota {
+    /// Records that a request sent at `sent_at` was refused. Returns whether that says something new.
+    pub(crate) fn on_refusal(
+        &mut self,
+        purpose: Purpose,
+        sent_at: Timestamp,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> bool {
+        self.admissions.on_refusal(now);
+        // A series uses up what the server's bucket has gained, so that paced requests may be refused as well.
+        if purpose == Purpose::Probe || self.series().is_some() {
+            if self.series().is_some() {
+                self.on_probe_refusal(sent_at, now, random);
+            }
+            return false;
+        }
+        if sent_at < self.cut_at {
+            if self.admissions.is_after_refusal(sent_at) {
+                self.admissions.restart(sent_at);
+            }
+            return false;
+        }
+        if self.undo_return(sent_at, now, random) {
+            return true;
+        }
+        if self.admissions.is_closed(now) {
+            self.restart_count(sent_at, now);
+            return true;
+        }
+        if self.is_substituting() {
+            self.set_rate(self.target);
+        } else if now < self.settled_at && matches!(self.phase, Phase::Return { .. } | Phase::Hold)
+        {
+            self.target = self.target.min(self.rate * SEARCH_ROOM);
+        } else {
+            self.cut(sent_at, now, random);
+            let settle = if self.phase == Phase::Hold {
+                MEASURED_SETTLE_REQUESTS
+            } else {
+                SETTLE_REQUESTS
+            };
+            self.settled_at = now.after(nanos(settle / self.rate));
+        }
+        self.restart_count(sent_at, now);
+        self.pause(now);
+        true
+    }
+
+    fn cut(&mut self, sent_at: Timestamp, now: Timestamp, random: &mut Random) {
+        match self.phase {
+            Phase::Start => self.end_start(),
+            Phase::Hold => {
+                if now.since(self.held_since) > CONFIRMED && self.reduced.is_none() {
+                    self.confirmed_rate = Some(self.target);
+                }
+                if let Some(rate) = self.admissions.rate(sent_at, 20.0) {
+                    let rate = rate.min(self.target) * (1.0 - MARGIN);
+                    self.target = rate.max(self.target * 0.8);
+                }
+                self.dip();
+            }
+            Phase::Test => {
+                if !self.is_measured {
+                    // The test began at a guess and grew slowly: its end is close to the quota.
+                    self.target = self.target.max(self.rate * UNMEASURED_TEST_CUT);
+                }
+                self.is_measured = true;
+                self.confirmed_rate = Some(self.target);
+                self.hold = self.hold.saturating_add(self.hold);
+                self.dip();
+            }
+            Phase::Return { .. } => self.measure(sent_at, now, random),
+        }
+        self.search_former_rate(now, random);
+    }
+
+    fn end_start(&mut self) {
+        self.peak = self.rate;
+        self.is_measured = false;
+        self.confirmed_rate = None;
+        self.reduced = None;
+        // Two seconds of growth are undone: so long did the server's burst hide them.
+        let growth = (START_GROWTH_PER_REQUEST * self.rate).min(1.0);
+        self.set_rate(self.rate * FIRST_CUT.min(1.0 / (1.0 + 2.0 * growth)));
+        self.target = self.peak.min(self.rate * SEARCH_ROOM);
+        self.phase = Phase::Return { is_known: false };
+        self.returning = 0.0;
+    }
+
+    /// Halves the rate for a moment. If the quota is as before, nothing else follows; if it has shrunk, the next refusal measures it.
+    fn dip(&mut self) {
+        self.set_rate(self.target * DIP);
+        self.phase = Phase::Return { is_known: true };
+    }
+
+    /// The second refusal of a return: what was admitted between the two is what is left for this client.
+    fn measure(&mut self, sent_at: Timestamp, now: Timestamp, random: &mut Random) {
+        let count = self.admissions.count();
+        if let Some(rate) = self.admissions.rate(sent_at, 6.0) {
+            self.is_measured = true;
+            self.hold = nanos(seconds(HOLD) * (0.75 + 0.5 * random.fraction()));
+            let margin = MARGIN + 0.5 / (count + 3.0);
+            self.hold_at(rate.min(self.rate) * (1.0 - margin), now);
+        } else {
+            // Too few to measure: the rule of succession estimates the part that is admitted.
+            self.target = self.rate * (count + 1.0) / (count + 2.0);
+            self.set_rate(self.target * 0.8);
+            self.phase = Phase::Return { is_known: true };
+        }
+    }
+
+    pub(super) const fn restart_count(&mut self, sent_at: Timestamp, now: Timestamp) {
+        self.admissions.restart(sent_at);
+        self.returning = 0.0;
+        self.cut_at = now;
+        self.grown_at = now;
+    }
+
+    pub(super) fn pause(&mut self, now: Timestamp) {
+        let pause = nanos(PAUSE_REQUESTS / self.rate);
+        self.next_at = self.next_at.max(now).after(pause);
+    }
+}
