@@ -124,7 +124,13 @@ impl KneeSearch {
         let above = (estimate / high.in_flight).ln();
         let noise = low.noise.max(high.noise);
         if below.max(above) > (CHANGE_NOISE * noise).max(2.0 * AMPLITUDE.0) {
-            return Some(self.start_again(&now));
+            if !now.exceeds_limit {
+                return Some(self.start_again(&now));
+            }
+            // Nobody follows a lower limit. Much more traffic with less throughput is above the knee; all else says nothing.
+            if above > below || width < WIDE {
+                return None;
+            }
         }
         let slope = (estimate / low.in_flight).ln() / width;
         let was = self.direction;
