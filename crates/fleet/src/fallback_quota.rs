@@ -29,7 +29,7 @@ pub(crate) fn fallback_quota(limit: &Limit, nodes: NonZeroU32) -> Option<Limit> 
     } else {
         period
     };
-    let bucket = bucket(share, slowed)?;
+    let bucket = bucket(share, slowed)?.with_extra_overdraft(overdraft(limit));
     let bucket = match whole_bucket(limit) {
         Some(ceiling) => bucket.sharing_state_with(&ceiling),
         None => bucket,
@@ -67,6 +67,18 @@ fn whole_quota(limit: &Limit) -> Option<(u64, Nanos)> {
     let period = limit.refill_period()?.span_or(CALENDAR_PERIOD);
     let whole = limit.capacity();
     (whole > 0).then_some((whole, period))
+}
+
+/// How long the limit takes to refill its overdraft. The fallback refills its part of the overdraft in the same time.
+fn overdraft(limit: &Limit) -> Nanos {
+    let Some(bucket) = limit.bucket() else {
+        return Nanos::ZERO;
+    };
+    let blocks = bucket.limit().checked_div(bucket.block()).unwrap_or(0);
+    let capacity = bucket.interval().as_nanos().saturating_mul(blocks);
+    bucket
+        .saturation()
+        .saturating_sub(Nanos::from_nanos(capacity))
 }
 
 /// A bucket of `units` that refills in `period`, with one unit for each interval. The interval is rounded up, so that

@@ -105,7 +105,7 @@ impl<T> ConcurrencyGate<T> {
         item: T,
         mut shed: impl FnMut(T),
     ) -> GateOutcome<T> {
-        let capacity = self.capacity();
+        let capacity = self.queue_capacity();
         match self.queue.push(now, class, tenant, item, capacity) {
             PushOutcome::Queued => GateOutcome::Queued,
             PushOutcome::Evicted(lower) => {
@@ -151,7 +151,7 @@ impl<T> ConcurrencyGate<T> {
     #[must_use]
     pub fn is_full_for(&self, class: PriorityClass) -> bool {
         let lower = (class.index() + 1..crate::MAX_CLASSES).filter_map(PriorityClass::new);
-        self.queue.len() >= self.capacity()
+        self.queue.len() >= self.queue_capacity()
             && lower.map(|class| self.queue.len_of(class)).sum::<usize>() == 0
     }
 
@@ -165,14 +165,26 @@ impl<T> ConcurrencyGate<T> {
         }
     }
 
-    /// The mean latency that was measured last, in seconds.
+    /// What the upstream can do at a time. `None` before it was found.
     #[must_use]
-    pub const fn latency_seconds(&self) -> Option<f64> {
-        self.limit.latency_seconds()
+    pub const fn capacity(&self) -> Option<u32> {
+        self.limit.capacity()
+    }
+
+    /// Whether the last measurements agree about the limit.
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
+        self.limit.is_settled()
+    }
+
+    /// The mean latency that was measured last. `None` before the first measurement.
+    #[must_use]
+    pub fn latency(&self) -> Option<Nanos> {
+        self.limit.latency_seconds().map(from_seconds)
     }
 
     /// As many requests may wait as may run: more would wait longer than a latency.
-    fn capacity(&self) -> usize {
+    fn queue_capacity(&self) -> usize {
         usize::try_from(self.limit.limit())
             .unwrap_or(usize::MAX)
             .max(LEAST_CAPACITY)

@@ -2,9 +2,8 @@
 //!
 //! [`AdaptiveLimit`] finds the concurrency limit of an upstream from its throughput, latency and requests in flight.
 //! [`PriorityQueue`] holds requests above the limit for a bounded time. [`ConcurrencyGate`] is both together.
-//! [`UtilizationShedder`] and [`ReservedShare`] shed classes of low priority, by the usage of a whole fleet with [`PeerUsage`],
-//! [`RetryBudget`] bounds retries and [`CreditPool`]
-//! divides spare room among clients.
+//! [`UtilizationShedder`] and [`ReservedShare`] shed classes of low priority, by the usage of a whole fleet with [`PeerUsage`];
+//! a [`ReserveLoan`] keeps the limit measurable meanwhile. [`RetryBudget`] bounds retries and [`CreditPool`] divides spare room among clients.
 //!
 //! Time is handed in as a [`Timestamp`](tollgate_core::Timestamp). Must not know: clocks, locks around a state machine, HTTP,
 //! policies, sockets.
@@ -17,6 +16,7 @@ mod credit_pool;
 mod fleet_usage;
 mod priority_class;
 mod priority_queue;
+mod reserve_loan;
 mod reserved_share;
 mod retry_budget;
 mod utilization_shedder;
@@ -27,6 +27,7 @@ pub use credit_pool::CreditPool;
 pub use fleet_usage::{PeerUsage, Usage};
 pub use priority_class::{MAX_CLASSES, PriorityClass};
 pub use priority_queue::{PriorityQueue, PushOutcome};
+pub use reserve_loan::ReserveLoan;
 pub use reserved_share::ReservedShare;
 pub use retry_budget::RetryBudget;
 pub use utilization_shedder::{UtilizationShedder, UtilizationSignals};

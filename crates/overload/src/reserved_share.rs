@@ -37,11 +37,20 @@ impl ReservedShare {
     /// What classes other than the most important one may use of a capacity, while critical requests use so much of it.
     #[must_use]
     pub fn room_for_others(self, capacity: u64, critical: u64) -> u64 {
+        capacity.saturating_sub(self.reserve_of(capacity).max(critical))
+    }
+
+    /// Whether critical requests leave at least half of the reserve unused.
+    #[must_use]
+    pub fn is_idle(self, capacity: u64, critical: u64) -> bool {
+        critical.saturating_mul(2) <= self.reserve_of(capacity)
+    }
+
+    /// Rounded up: a reserve is never less than its share.
+    fn reserve_of(self, capacity: u64) -> u64 {
         let hundredths = u128::from(self.hundredths);
-        // Rounded up: a reserve is never less than its share.
         let reserve = (u128::from(capacity) * hundredths).div_ceil(u128::from(Self::WHOLE));
-        let reserve = u64::try_from(reserve).unwrap_or(u64::MAX);
-        capacity.saturating_sub(reserve.max(critical))
+        u64::try_from(reserve).unwrap_or(u64::MAX)
     }
 
     /// Whether one more request of another class fits.
@@ -62,6 +71,7 @@ mod tests {
         assert_eq!(reserve.room_for_others(0, 0), 0);
         assert_eq!(reserve.room_for_others(10, 100), 0);
         assert_eq!(reserve.room_for_others(u64::MAX, 0), u64::MAX / 5 * 4);
+        assert!(reserve.is_idle(100, 10) && !reserve.is_idle(100, 11));
         let all = ReservedShare::from_hundredths_of_percent(u16::MAX);
         assert!(!all.admits_other(1_000, 0, 0));
         let none = ReservedShare::from_hundredths_of_percent(0);

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use tollgate_policy::grammar;
+use tollgate_policy::model::ShedMechanism;
 
 use super::attribution::{Attribution, OwnedAttribution, check_attribution};
 use super::lookup::normalize_network;
@@ -94,7 +95,7 @@ pub(super) fn decode(
     let item = match kind {
         "switch" => {
             let limit = (name != kind)
-                .then(|| parse_limit_name(rest))
+                .then(|| parse_switch_name(rest))
                 .transpose()
                 .ok()?;
             let StoredSwitch { halt, enforce } = body.switch?;
@@ -131,6 +132,17 @@ fn attribution_of(body: &StoredEntry) -> Option<OwnedAttribution> {
     };
     let is_known = body.v == FORMAT_VERSION && check_attribution(attribution).is_ok();
     is_known.then(|| OwnedAttribution::from_borrowed(attribution))
+}
+
+/// A limit has a switch, and so has each mechanism against overload.
+fn parse_switch_name(name: &str) -> Result<Box<str>, ()> {
+    match ShedMechanism::ALL
+        .map(ShedMechanism::switch_name)
+        .contains(&name)
+    {
+        true => Ok(name.into()),
+        false => parse_limit_name(name),
+    }
 }
 
 fn parse_limit_name(name: &str) -> Result<Box<str>, ()> {
@@ -200,6 +212,13 @@ mod tests {
                 r#""switch":{"enforce":2500}"#,
             ),
             (
+                OperatorItem::Switch(
+                    Some(ShedMechanism::Reserve.switch_name().into()),
+                    Switch::halted(Halt::Off),
+                ),
+                r#""switch":{"halt":"off"}"#,
+            ),
+            (
                 OperatorItem::Override(KeyOverride {
                     key: alice(),
                     quota,
@@ -262,8 +281,8 @@ mod tests {
         ] {
             assert_eq!(switch(unknown), None, "{unknown}");
         }
-        let block = encode(Some(&items()[3].0), &attribution());
-        let name = items()[3].0.name();
+        let block = encode(Some(&items()[4].0), &attribution());
+        let name = items()[4].0.name();
         assert!(decode(&name, &block, None).is_some());
         assert_eq!(decode(&name.replace("api", "other"), &block, None), None);
         assert_eq!(

@@ -1,6 +1,8 @@
 //! Outages of the store: fallback quotas, lost replies, recovery.
 
 use super::*;
+use tollgate_policy::rules::Rules;
+use tollgate_policy::source::SourceFormat;
 
 #[test]
 fn s_01_without_the_store_each_node_admits_its_share_of_half_the_quota() {
@@ -130,4 +132,47 @@ fn i_04_settlements_and_refunds_are_no_errors_without_the_store() {
         .unwrap()
         .unwrap();
     assert!(node.check_with("alice", CheckMode::Refund).is_admitted());
+}
+
+/// Requests of two teams with shares and of one without, all of them all the time. Returns how many are admitted at once, and in each of
+/// the following intervals on average.
+fn admitted_with_shares(node: &FleetTest) -> (usize, usize) {
+    let teams = ["a", "b", "other"];
+    let round = |first: usize| {
+        let requests = (0..300).map(|index| teams[(first + index) % teams.len()]);
+        requests
+            .filter(|team| {
+                let caller = TestCaller::named("someone").with("header.team", team);
+                let options = CheckOptions::new(CheckMode::Charge);
+                let verdict = poll_once(node.fleet_engine().check(&caller, options));
+                verdict.unwrap().is_admitted()
+            })
+            .count()
+    };
+    let at_once = round(0);
+    let later = (0..600).map(|second| {
+        node.clock.advance(Nanos::from_secs(10));
+        round(second)
+    });
+    (at_once, later.sum())
+}
+
+/// A fallback quota forgot the overdraft of the common bucket: what owners were charged there was forgiven, and borrowers got it again.
+#[test]
+fn s_01_without_the_store_shares_and_borrowers_together_admit_half_of_the_quota() {
+    let text = "limits: [{ name: api, rate: 360/1h, burst: 100, shares: { by: header.team, a: 50%, b: 30% } }]";
+    let policy = tollgate_policy::load(text, "test.yaml", SourceFormat::Yaml).unwrap();
+    let rules = Rules::compile(&policy, [7; 16]).unwrap();
+    let clock = Arc::new(ManualClock::at(crate::testing::START));
+    let store = MemoryStore::with_clock(1_000, Arc::clone(&clock)).unwrap();
+    let engine = Engine::new(rules, store).unwrap();
+    let remote = FlakyRemote::new(&clock, 1);
+    let node = FleetTest::sharing(engine, clock, remote);
+    node.fleet().set_nodes(1);
+    node.remote.fail(Fault::Gone);
+    let (at_once, later) = admitted_with_shares(&node);
+    assert!(at_once <= 50, "{at_once} at once");
+    // 6,000 s refill 600 units.
+    assert!(at_once + later <= 50 + 300, "{at_once} and {later}");
+    assert!(later >= 280, "{later} of 300");
 }

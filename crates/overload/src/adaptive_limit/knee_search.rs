@@ -32,8 +32,13 @@ const PART_BELOW: f64 = 0.3;
 /// The weight of a new estimate of the knee and of a new slope, once the knee was found.
 const KNEE_WEIGHT: f64 = 0.5;
 const SLOPE_WEIGHT: f64 = 0.3;
+/// So many comparisons have to agree, because the first ones may have been taken while a queue grew. The smoothed slope leaves the middle
+/// after fewer if all comparisons contradict it.
+const SETTLED: u32 = 6;
 /// Completions that account for less than this part of the requests in flight say nothing: requests hang or fail.
 const LEAST_COMPLETED: f64 = 0.5;
+/// The same if requests in flight may exceed the limit. While their number grows, latencies are those of fewer requests.
+const LEAST_COMPLETED_OBSERVED: f64 = 0.9;
 
 /// Where the search goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +59,10 @@ pub(super) struct KneeSearch {
     knee: f64,
     /// The slope, smoothed while the knee stays between the last two limits.
     slope: f64,
+    /// Consecutive comparisons that had the knee between them.
+    settled: u32,
+    /// All comparisons that had it between them or changed the direction.
+    turns: u32,
 }
 
 impl KneeSearch {
@@ -65,7 +74,19 @@ impl KneeSearch {
             change_step: CHANGE_STEP,
             knee: 0.0,
             slope: MIDDLE_SLOPE,
+            settled: 0,
+            turns: 0,
         }
+    }
+
+    /// Whether the last comparisons agree about the knee.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.settled >= SETTLED
+    }
+
+    /// Whether the knee was found. Before, the limit is only the next one to try.
+    pub(super) const fn is_knee_found(&self) -> bool {
+        self.turns >= SETTLED
     }
 
     /// The limit of the next phase. `None` if the measurement says nothing.
@@ -73,7 +94,12 @@ impl KneeSearch {
     /// The measurement before may be long ago, because only phases that used the limit are compared. If the upstream changed
     /// since, the two contradict each other, and the search starts again with fewer requests.
     pub(super) fn next_limit(&mut self, now: Measurement) -> Option<f64> {
-        if now.throughput * now.latency < LEAST_COMPLETED * now.in_flight {
+        let least_completed = if now.exceeds_limit {
+            LEAST_COMPLETED_OBSERVED
+        } else {
+            LEAST_COMPLETED
+        };
+        if now.throughput * now.latency < least_completed * now.in_flight {
             return None;
         }
         let Some(before) = self.previous.replace(now) else {
@@ -86,7 +112,11 @@ impl KneeSearch {
         };
         let width = (high.in_flight / low.in_flight).ln();
         if width < AMPLITUDE.0 / 4.0 {
-            // Too close to compare: the step rounded to nothing, or traffic did not follow.
+            // Too close to compare: the step rounded to nothing, or traffic does not follow the limit. Then traffic that stays
+            // is no reason to raise the limit to it.
+            if now.exceeds_limit {
+                return None;
+            }
             return Some(self.around(&now, amplitude(&now).max(2.0 / now.in_flight)));
         }
         let estimate = high.in_flight / high.latency * low.latency;
@@ -94,11 +124,19 @@ impl KneeSearch {
         let above = (estimate / high.in_flight).ln();
         let noise = low.noise.max(high.noise);
         if below.max(above) > (CHANGE_NOISE * noise).max(2.0 * AMPLITUDE.0) {
-            return Some(self.start_again(&now));
+            if !now.exceeds_limit {
+                return Some(self.start_again(&now));
+            }
+            // Nobody follows a lower limit. Much more traffic with less throughput is above the knee; all else says nothing.
+            if above > below || width < WIDE {
+                return None;
+            }
         }
         let slope = (estimate / low.in_flight).ln() / width;
-        let was_around = self.direction == Direction::Around;
+        let was = self.direction;
+        let was_around = was == Direction::Around;
         self.turn(slope, width, amplitude(&now));
+        self.count_settled(was, !now.exceeds_limit);
         Some(match self.direction {
             Direction::Up => high.in_flight * (1.0 + self.step),
             Direction::Down => low.in_flight / (1.0 + self.step),
@@ -148,9 +186,26 @@ impl KneeSearch {
         }
     }
 
+    /// Traffic that does not follow the limit will not try another one: then one comparison has to do.
+    fn count_settled(&mut self, was: Direction, is_followed: bool) {
+        let is_around = self.direction == Direction::Around;
+        if is_around || self.direction != was {
+            self.turns = self.turns.saturating_add(1);
+        }
+        self.settled = if is_around {
+            self.settled.saturating_add(1)
+        } else {
+            0
+        };
+        if !is_followed && self.direction != Direction::Up {
+            (self.settled, self.turns) = (SETTLED, SETTLED.max(self.turns));
+        }
+    }
+
     /// Throughput or latency changed by more than the limit explains: measure anew, and first with fewer requests.
     fn start_again(&mut self, now: &Measurement) -> f64 {
         self.direction = Direction::Down;
+        self.settled = 0;
         self.step = self.change_step;
         now.in_flight / (1.0 + self.step)
     }

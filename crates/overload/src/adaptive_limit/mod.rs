@@ -78,6 +78,9 @@ impl AdaptiveLimit {
     /// Starts a request whatever the limit, for requests that are only observed.
     pub fn start(&mut self, now: Timestamp) {
         self.phase.advance(now, self.in_flight);
+        if self.in_flight >= self.limit {
+            self.phase.record_exceeded();
+        }
         self.in_flight = self.in_flight.saturating_add(1);
     }
 
@@ -103,6 +106,22 @@ impl AdaptiveLimit {
     #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
+    }
+
+    /// The limit, if it is what the upstream can do: throughput was seen to grow with the requests in flight up to it, and no further.
+    /// `None` before, because the limit is then only the next one to try.
+    #[must_use]
+    pub const fn capacity(&self) -> Option<u32> {
+        match self.search.is_knee_found() {
+            true => Some(self.limit),
+            false => None,
+        }
+    }
+
+    /// Whether the last measurements agree about the limit. If not, it is still moving.
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
+        self.search.is_settled()
     }
 
     /// The requests in flight.

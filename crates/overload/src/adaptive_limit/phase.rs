@@ -29,6 +29,8 @@ pub(super) struct Measurement {
     pub(super) latency: f64,
     /// The standard error of the latency, as a part of it.
     pub(super) noise: f64,
+    /// Whether requests started above the limit: it is only observed, and traffic does not follow it.
+    pub(super) exceeds_limit: bool,
 }
 
 /// A phase that goes on.
@@ -49,6 +51,7 @@ struct Window {
     latency_squares: f64,
     completions: u32,
     was_blocked: bool,
+    was_exceeded: bool,
 }
 
 impl Phase {
@@ -72,6 +75,11 @@ impl Phase {
     /// Records that the limit turned a request away.
     pub(super) const fn record_blocked(&mut self) {
         self.window.was_blocked = true;
+    }
+
+    /// Records that a request started above the limit.
+    pub(super) const fn record_exceeded(&mut self) {
+        self.window.was_exceeded = true;
     }
 
     /// Records a completion. Returns the measurement if the phase is over and the limit was in use all the time.
@@ -108,6 +116,7 @@ impl Phase {
             throughput: completions / elapsed,
             latency,
             noise,
+            exceeds_limit: window.was_exceeded,
         })
     }
 }
@@ -122,6 +131,7 @@ impl Window {
             latency_squares: 0.0,
             completions: 0,
             was_blocked: false,
+            was_exceeded: false,
         }
     }
 

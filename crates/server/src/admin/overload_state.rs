@@ -23,6 +23,8 @@ struct OverloadTargetBody {
     upstream: Box<str>,
     route: Box<str>,
     limit: u32,
+    /// What the upstream can do at a time, by which `reserve` and `utilization` shed; null before it was found.
+    capacity: Option<u32>,
     in_flight: u32,
     queued: usize,
     /// The signal of `utilization` that is closest to saturation, which is 100.
@@ -54,6 +56,7 @@ pub(super) fn overload_body(status: OverloadStatus) -> OverloadBody {
         upstream: target.upstream,
         route: target.route,
         limit: target.limit,
+        capacity: target.capacity,
         in_flight: target.in_flight,
         queued: target.queued,
         utilization_percent: percent(target.utilization),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_overload::{
-    Completion, ConcurrencyGate, GateOutcome, PeerUsage, PriorityClass, ReservedShare, Usage,
-    UtilizationShedder, UtilizationSignals,
+    Completion, ConcurrencyGate, GateOutcome, PeerUsage, PriorityClass, ReserveLoan, ReservedShare,
+    Usage, UtilizationShedder, UtilizationSignals,
 };
 use tollgate_policy::model::{Mode, ShedMechanism};
 
@@ -20,6 +20,8 @@ use super::{OverloadEntry, OverloadTicket, Shed};
 
 /// How often the utilization is observed.
 const OBSERVE_INTERVAL: Nanos = Nanos::from_millis(100);
+/// While the reserve is lent and the limit only observed, requests in flight may exceed it by the limit divided by this.
+const ABOVE_LIMIT: u64 = 16;
 /// A delay of the runtime that counts as saturation.
 const SATURATED_DELAY: Nanos = Nanos::from_millis(100);
 
@@ -44,6 +46,7 @@ struct ControlState {
     others: u32,
     /// What the peers of a fleet reported last.
     peers: Option<PeerUsage>,
+    loan: ReserveLoan,
     retries: TargetRetries,
 }
 
@@ -211,12 +214,9 @@ impl OverloadControl {
             .record(ShedMechanism::Concurrency, class, Mode::Enforce);
     }
 
-    /// What the target can do at a time and does now. `None` before its capacity was measured.
+    /// What the target can do at a time and does now. `None` before its capacity was found.
     pub(super) fn usage(&self) -> Option<Usage> {
-        let guard = self.lock();
-        let state = guard.as_ref()?;
-        state.gate.latency_seconds()?;
-        Some(state.usage())
+        self.lock().as_ref()?.usage()
     }
 
     /// Takes what the peers of a fleet reported of this target.
@@ -245,13 +245,15 @@ impl OverloadControl {
             upstream: upstream.into(),
             route: route.into(),
             limit: occupancy.limit,
+            capacity: state.gate.capacity(),
             in_flight: occupancy.in_flight,
             queued: occupancy.queued,
             utilization: state.shedder.utilization(),
             fleet: state.peers_at(now).map(|peers| {
-                let sum = peers.peers.saturating_add(state.usage());
+                let own = state.usage();
+                let sum = peers.peers.saturating_add(own.unwrap_or_default());
                 FleetUsageStatus {
-                    nodes: peers.nodes.saturating_add(1),
+                    nodes: peers.nodes.saturating_add(usize::from(own.is_some())),
                     limit: sum.capacity,
                     critical: sum.critical,
                     others: sum.others,
@@ -277,6 +279,7 @@ impl ControlState {
             critical: 0,
             others: 0,
             peers: None,
+            loan: ReserveLoan::new(now),
             retries: TargetRetries::default(),
         }
     }
@@ -293,10 +296,9 @@ impl ControlState {
         }
         self.observed = now;
         let occupancy = self.gate.occupancy();
-        let in_flight = f64::from(occupancy.in_flight) / f64::from(occupancy.limit.max(1));
+        let in_flight = |capacity: u32| f64::from(occupancy.in_flight) / f64::from(capacity.max(1));
         let signals = UtilizationSignals {
-            // Before a latency was measured, the limit is a guess.
-            in_flight: self.gate.latency_seconds().map_or(0.0, |_| in_flight),
+            in_flight: self.gate.capacity().map_or(0.0, in_flight),
             queue_delay: share(process.runtime_delay, SATURATED_DELAY),
             cpu: process.cpu,
         };
@@ -304,25 +306,39 @@ impl ControlState {
     }
 
     /// Whether the reserve of the first class leaves no room for a request of another class.
-    fn needs_reserve(&self, class: PriorityClass, hundredths: u16) -> bool {
+    fn needs_reserve(&mut self, class: PriorityClass, hundredths: u16) -> bool {
         let reserve = ReservedShare::from_hundredths_of_percent(hundredths);
-        if class == PriorityClass::CRITICAL || self.gate.latency_seconds().is_none() {
-            return false;
-        }
-        let own = self.usage();
-        let room = match self.peers_at(self.now) {
-            Some(peers) => peers.room_for_others(reserve, own),
-            None => reserve.room_for_others(own.capacity, own.critical),
+        let own = match self.usage() {
+            Some(own) if class != PriorityClass::CRITICAL => own,
+            // Nobody knows yet how much the share is.
+            _ => return false,
+        };
+        let (all, room) = match self.peers_at(self.now) {
+            Some(peers) => (
+                peers.peers.saturating_add(own),
+                peers.room_for_others(reserve, own),
+            ),
+            None => (own, reserve.room_for_others(own.capacity, own.critical)),
         };
         own.others >= room
+            && !(reserve.is_idle(all.capacity, all.critical) && self.is_reserve_lent(own))
     }
 
-    fn usage(&self) -> Usage {
-        Usage {
-            capacity: self.gate.occupancy().limit.into(),
+    /// Whether the idle reserve is lent, up to a little above the limit. Otherwise the limit would not be in use, and not be measured.
+    fn is_reserve_lent(&mut self, own: Usage) -> bool {
+        let in_flight = own.critical.saturating_add(own.others);
+        let latency = self.gate.latency().unwrap_or(Nanos::SECOND);
+        in_flight <= own.capacity.saturating_add(own.capacity / ABOVE_LIMIT)
+            && (!self.gate.is_settled() || self.loan.is_lent(self.now, latency))
+    }
+
+    /// `None` before the capacity was found.
+    fn usage(&self) -> Option<Usage> {
+        Some(Usage {
+            capacity: self.gate.capacity()?.into(),
             critical: self.critical.into(),
             others: self.others.into(),
-        }
+        })
     }
 
     /// What the peers reported, if it is recent enough to count.

@@ -8,6 +8,8 @@ mod control;
 mod fleet_usage;
 mod permit;
 mod process_cpu;
+#[cfg(test)]
+mod reserve_tests;
 mod retries;
 mod shed_counters;
 mod status;

@@ -24,6 +24,8 @@ pub struct OverloadTargetStatus {
     pub route: Box<str>,
     /// The concurrency limit.
     pub limit: u32,
+    /// What the upstream can do at a time. `None` before it was found: then `reserve` and the requests in flight shed nothing.
+    pub capacity: Option<u32>,
     /// The requests in flight.
     pub in_flight: u32,
     /// The requests that wait.

@@ -30,7 +30,7 @@ fn at(millis: u64) -> Timestamp {
     START.after(Nanos::from_millis(millis))
 }
 
-/// A control whose limit was measured: as many requests as there are places run for 50 ms each.
+/// A control whose capacity was found, and the milliseconds that it took: an upstream with 60 workers and 50 ms for each request.
 fn measured() -> (OverloadTargets, u64) {
     let targets = OverloadTargets::default();
     let control = targets.unnamed();
@@ -38,17 +38,21 @@ fn measured() -> (OverloadTargets, u64) {
         adaptive_concurrency: Mode::Shadow,
         ..OverloadSpec::default()
     };
-    for round in 0..20 {
-        let enter = |_| OverloadControl::enter(control, at(50 * round), &ticket(0, spec));
-        let running: Vec<_> = (0..60).map(enter).collect();
+    let mut now = 0;
+    for (requests, latency) in [(60, 50); 10].into_iter().chain([(160, 133); 10]) {
+        let enter = |_| OverloadControl::enter(control, at(now), &ticket(0, spec));
+        let running: Vec<_> = (0..requests).map(enter).collect();
+        now += latency;
         for entry in running {
             let OverloadEntry::Started(permit) = entry else {
                 panic!("shadow mode sheds nothing");
             };
-            permit.complete(at(50 * round + 50), Completion::Served);
+            permit.complete(at(now), Completion::Served);
         }
     }
-    (targets, 1_000)
+    let capacity = control.usage().unwrap().capacity;
+    assert!((50..=60).contains(&capacity), "{capacity}");
+    (targets, now)
 }
 
 #[test]

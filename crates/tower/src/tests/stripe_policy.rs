@@ -78,13 +78,13 @@ impl Shop {
         held
     }
 
-    /// Lets the adaptive limit learn in shadow mode, from more requests than the first limit that take 50 ms each.
+    /// Lets the adaptive limit find the capacity in shadow mode: 60 requests at a time, 50 ms for each.
     async fn measure(&self) {
         self.switch("overload:adaptive_concurrency", "shadow");
-        for _ in 0..20 {
-            let mut held = self.hold(CHARGES, 60, None).await;
-            self.clock.advance(Nanos::from_millis(50));
-            self.ends.add_permits(60);
+        for (requests, latency) in [(60, 50); 10].into_iter().chain([(160, 133); 10]) {
+            let mut held = self.hold(CHARGES, requests, None).await;
+            self.clock.advance(Nanos::from_millis(latency));
+            self.ends.add_permits(requests);
             while let Some(done) = held.join_next().await {
                 assert_eq!(done.unwrap().0, 200, "shadow mode sheds nothing");
             }

@@ -25,7 +25,10 @@ impl SimulatedNode {
     fn start(id: u64) -> Self {
         let mut hashed = limit("hashed", per_second(1));
         hashed.key[0].hash = true;
-        let (engine, clock) = engine(vec![limit("api", per_second(2)), hashed]);
+        Self::with_engine(id, engine(vec![limit("api", per_second(2)), hashed]))
+    }
+
+    fn with_engine(id: u64, (engine, clock): (TestEngine, Arc<ManualClock>)) -> Self {
         let woken = Arc::new(AtomicUsize::new(0));
         let wakes = Arc::clone(&woken);
         engine.control().start_sharing(Arc::new(move || {
@@ -119,6 +122,47 @@ fn a_change_on_one_node_applies_on_another_and_so_does_its_removal() {
         one.engine.control().operator_state(),
         OperatorState::default()
     );
+}
+
+/// No node could read the switch of a mechanism against overload, because its name has a colon and names of limits have none. The node
+/// that wrote it dropped it with the next reading of the register too. So operators of a fleet could not stop one mechanism.
+#[test]
+fn the_switch_of_a_mechanism_against_overload_applies_on_all_nodes() {
+    use tollgate_policy::model::{OverloadSpec, ShedMechanism};
+
+    let register = ModelRegister::default();
+    let mut policy = policy(vec![limit("api", per_second(1))]);
+    policy.overload = OverloadSpec {
+        reserve: Mode::Enforce,
+        utilization: Mode::Enforce,
+        ..OverloadSpec::default()
+    };
+    let start = |id| {
+        let rules = Rules::compile(&policy, [7; 16]).unwrap();
+        SimulatedNode::with_engine(id, crate::testing::engine_with(rules))
+    };
+    let nodes = [start(1), start(2)];
+    let modes = || {
+        nodes.each_ref().map(|node| {
+            let generation = node.engine.generation();
+            let (_, spec) = generation.overload().unwrap();
+            (spec.reserve, spec.utilization)
+        })
+    };
+    let name = ShedMechanism::Reserve.switch_name();
+    for (to, expected) in [
+        (Switch::halted(Halt::Shadow), Mode::Shadow),
+        (Switch::halted(Halt::Off), Mode::Off),
+        (Switch::default(), Mode::Enforce),
+    ] {
+        let control = nodes[0].engine.control();
+        control.switch(Some(name), to, OPERATOR).unwrap();
+        nodes[0].publish(&register).unwrap();
+        for node in &nodes {
+            node.sync(&register);
+        }
+        assert_eq!(modes(), [(expected, Mode::Enforce); 2]);
+    }
 }
 
 #[test]

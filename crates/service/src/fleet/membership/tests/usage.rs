@@ -49,11 +49,12 @@ impl BusyNode {
             clock,
             running: Vec::new(),
         };
-        for _ in 0..20 {
-            for _ in 0..60 {
+        // The upstream has 60 workers, and 50 ms for each request.
+        for (requests, latency) in [(60, 50); 10].into_iter().chain([(160, 133); 10]) {
+            for _ in 0..requests {
                 assert!(node.request("critical"));
             }
-            node.clock.advance(Nanos::from_millis(50));
+            node.clock.advance(Nanos::from_millis(latency));
             for permit in std::mem::take(&mut node.running) {
                 permit.complete(node.service().now(), Completion::Served);
             }
@@ -150,8 +151,12 @@ async fn usage_counts_fleet_wide_and_ages_out_with_its_node_and_with_the_registe
     register.be(RegisterFault::Gone);
     pass(&register, &[&one, &third], Duration::from_secs(2)).await;
     assert_eq!(one.fleet(), None);
+    // Half of the reserve is in use, so that it is not lent.
     one.running.clear();
-    assert_eq!(one.fill("other"), alone);
+    let critical = usize::try_from(limit / 8).unwrap();
+    (0..critical).for_each(|_| assert!(one.request("critical")));
+    assert_eq!(one.fill("other"), alone + critical);
+    one.running.clear();
     register.be(RegisterFault::Well);
     pass(&register, &[&one, &third], Duration::from_secs(5)).await;
     assert!(one.fleet().is_some());
