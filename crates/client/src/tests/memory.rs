@@ -23,6 +23,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const WAITERS: usize = 10_000;
 
+type WaitingRequest = Pin<Box<PacedFuture<Full<Bytes>, Infallible>>>;
+
 /// A server that answers at once.
 #[derive(Clone)]
 struct Server;
@@ -66,7 +68,7 @@ fn ten_thousand_requests_that_wait_take_at_most_ten_megabytes_and_no_timers() {
     let pacer = SharedPacer::with_clock(settings, Arc::clone(&clock));
     let layer: PacerLayer<CloneBody, _> = PacerLayer::with_pacer(pacer.clone());
     let mut client = layer.layer(Server);
-    let mut waiting: Vec<Pin<Box<PacedFuture<Full<Bytes>, Infallible>>>> = Vec::new();
+    let mut waiting: Vec<WaitingRequest> = Vec::new();
     // The requests themselves are the caller's: only what is added to them counts.
     let mut requests: Vec<_> = (0..=WAITERS).map(|_| request()).collect();
     let bytes = held_bytes(|| {
