@@ -112,8 +112,13 @@ fn parse_time(text: &str) -> Option<i64> {
     let day = number(parts.next())?;
     let month = parts.next()?;
     let month = MONTHS.iter().position(|name| *name == month)?;
-    let [year, hour, minute, second] = [(); 4].map(|()| number(parts.next()));
-    let days = days_since_1970(year?, i64::try_from(month).ok()? + 1, day)?;
+    let year = number(parts.next())?;
+    let days = days_since_1970(year, i64::try_from(month).ok()? + 1, day)?;
+    // A leap second is the 60th. Other numbers are not times, and large ones would overflow.
+    let [hour, minute, second] = [23, 59, 60].map(|most| {
+        let part = number(parts.next())?;
+        (0..=most).contains(&part).then_some(part)
+    });
     let offset = zone
         .parse::<i64>()
         .ok()
@@ -140,6 +145,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tollgate_testkit::seeded_rng::SeededRng;
 
     #[test]
     fn lines_of_the_common_and_the_combined_format_are_requests() {
@@ -160,9 +166,54 @@ mod tests {
             r#"x [17/May/2015:10:05:03] "GET / HTTP/1.1" 200 0"#,
             r#"x [17/May/2015:10:05:03 +9999] "GET / HTTP/1.1" 200 0"#,
             r#"x [17/May/2015:10:05:03 +0000] "GET http://elsewhere/ HTTP/1.1" 200 0"#,
+            r#"x [17/May/2015:24:05:03 +0000] "GET / HTTP/1.1" 200 0"#,
+            r#"x [17/May/2015:-1:05:03 +0000] "GET / HTTP/1.1" 200 0"#,
+            // It ended the program: hours were multiplied without a bound.
+            r#"x [17/May/2015:9223372036854775807:05:03 +0000] "GET / HTTP/1.1" 200 0"#,
         ] {
             assert_eq!(parse_line(wrong), None, "{wrong}");
         }
+    }
+
+    /// Logs contain what clients sent. Whatever a line is, it is a request with a path and a time of the calendar, or skipped.
+    #[test]
+    fn damaged_lines_are_requests_or_skipped() {
+        const LINE: &str = r#"x - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 0"#;
+        const PIECES: [&str; 12] = [
+            "9",
+            "-",
+            "9223372036854775807",
+            "[",
+            "]",
+            "\"",
+            "/",
+            ":",
+            " ",
+            "+2400",
+            "Feb",
+            "é",
+        ];
+        let mut random = SeededRng::new(20);
+        let (mut parsed, mut skipped) = (0, 0);
+        for _ in 0..20_000 {
+            let mut line: Vec<char> = LINE.chars().collect();
+            for _ in 0..=random.below(3) {
+                let at = random.below(line.len() as u64) as usize;
+                let piece = PIECES[random.below(PIECES.len() as u64) as usize];
+                let until = at + random.below(3) as usize;
+                line.splice(at..until.min(line.len()), piece.chars());
+            }
+            let line = String::from_iter(line);
+            match parse_line(&line) {
+                Some((second, request)) => {
+                    parsed += 1;
+                    let is_time = (-86_400..=253_402_387_200).contains(&second);
+                    assert!(is_time && request.path.starts_with('/'), "{line}");
+                }
+                None => skipped += 1,
+            }
+        }
+        assert!(parsed > 1_000 && skipped > 1_000, "{parsed} {skipped}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub(super) async fn drain(
     mut again: impl AsyncFnMut(),
 ) -> Result<usize, JoinError> {
     if !delay.is_zero() {
+        tracing::info!(?delay, "stopping; listeners stay open for the drain delay");
         tokio::select! {
             biased;
             () = again() => {
@@ -28,6 +29,8 @@ pub(super) async fn drain(
         }
     }
     stopped.trigger();
+    // After the trigger: a client that connects when this is logged is not served any more.
+    tracing::info!("stopping; waiting for open connections");
     let mut cut = 0_usize;
     loop {
         tokio::select! {

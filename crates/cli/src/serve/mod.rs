@@ -231,7 +231,6 @@ async fn run(
     }
     draining.trigger();
     manager.notify(STOPPING);
-    tracing::info!("stopping; waiting for open connections");
     let again = async || stop.next().await;
     let mut cut = drain(listeners, &stopped, options.drain.drain_delay, again).await?;
     // The admin listener stops last, so that /readyz answers 503 until then.

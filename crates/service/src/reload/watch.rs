@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tollgate_core::Timestamp;
+use tollgate_store::{Clock as _, SystemClock};
 
 use super::{ChangeEvents, ReloadHandle, ReloadOutcome, WatchEvent, WatchTiming, run_debounced};
 
@@ -35,6 +37,7 @@ pub struct FileWatcher {
 struct FileEvents {
     receiver: Receiver<()>,
     is_stopped: Arc<AtomicBool>,
+    clock: SystemClock,
 }
 
 impl ChangeEvents for FileEvents {
@@ -48,6 +51,10 @@ impl ChangeEvents for FileEvents {
             Err(RecvTimeoutError::Timeout) => WatchEvent::TimedOut,
             Err(RecvTimeoutError::Disconnected) => WatchEvent::Closed,
         }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 }
 
@@ -89,6 +96,7 @@ impl FileWatcher {
         let mut events = FileEvents {
             receiver,
             is_stopped: Arc::clone(&is_over),
+            clock: SystemClock::new(),
         };
         let (has_ended, ended) = sync_channel(1);
         thread::Builder::new()

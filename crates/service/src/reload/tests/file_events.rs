@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use tollgate_core::Timestamp;
+
 use super::{Dir, current_limit, open, policy};
 use crate::reload::{
     ChangeEvents, FileWatcher, ReloadOutcome, WatchEvent, WatchTiming, run_debounced,
@@ -22,6 +24,10 @@ impl ChangeEvents for NoEvents {
             }
             None => WatchEvent::Closed,
         }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::EPOCH
     }
 }
 
