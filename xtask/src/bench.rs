@@ -97,8 +97,8 @@ fn client(workspace: &Workspace, args: &[String]) -> Result<(), String> {
     match args {
         [] => program("client", &[]),
         [flag] if flag == "--real-time" => {
-            process::run(cargo().args(["build", "-p", "tollgate-cli"]))?;
-            let server = workspace.target.join("debug").join("tollgate");
+            process::run(cargo().args(["build", "--release", "-p", "tollgate-cli"]))?;
+            let server = workspace.target.join("release").join("tollgate");
             program("client", &[flag.clone(), server.display().to_string()])
         }
         _ => Err("`bench client` knows --real-time".to_owned()),

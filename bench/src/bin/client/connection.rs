@@ -22,7 +22,7 @@ impl Connection {
         Ok(Self {
             stream: BufReader::new(stream),
             request: format!(
-                "GET /v1/check HTTP/1.1\r\nhost: {server}\r\nx-api-key: {key}\r\n\r\n"
+                "GET /v1/check?header.x-api-key={key} HTTP/1.1\r\nhost: {server}\r\n\r\n"
             ),
         })
     }
