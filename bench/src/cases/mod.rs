@@ -100,6 +100,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("serve/http_check_denied", |n| transports::http_check(n, 1)),
     ("tower/bare", tower::bare),
     ("tower/two_limits", tower::two_limits),
+    ("tower/constant_503", tower::constant_503),
+    ("tower/shed", tower::shed),
     ("connection/http_check", |n| {
         connections::http_check(n, 1_000_000_000, "")
     }),
@@ -137,6 +139,8 @@ pub const CASES: &[(&str, Case)] = &[
     }),
     ("gateway/proxied", gateway::proxied),
     ("gateway/rejected", gateway::rejected),
+    ("gateway/constant_refusal", gateway::constant_refusal),
+    ("gateway/shed", gateway::shed),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::MatchBy::Route)
     }),
