@@ -84,9 +84,11 @@ pub(super) fn shed(times: u64) -> CaseRun {
             queued.push(client);
         }
         for mut client in queued {
-            client.read(&mut buffer).await?;
+            if client.read(&mut buffer).await? == 0 {
+                return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof));
+            }
         }
-        Ok::<_, std::io::Error>(())
+        Ok(())
     })?;
     gateway.run(&runtime, times, REQUEST, b"HTTP/1.1 503 ")
 }

@@ -62,19 +62,19 @@ pub(super) fn changing_service(scenarios: &[Scenario]) -> String {
         let parts = collect(&scores, |[ours, oracle]| {
             ours.good as f64 / oracle.good as f64
         });
-        let moves = |index: usize, read: fn(&StageScore) -> f64| {
+        let moves = |score_of: fn(&[Score; 2]) -> &Score, read: fn(&StageScore) -> f64| {
             let moves = collect(&scores, |both| {
-                let moves = both[index].stages.iter().map(read);
+                let moves = score_of(both).stages.iter().map(read);
                 moves.fold(0.0, f64::max)
             });
             Spread::new(&moves, false, |part| percent(part, 1))
         };
         let spreads = [
             Spread::new(&parts, true, |part| percent(part, 1)),
-            moves(0, |stage| stage.shed_moves),
-            moves(0, |stage| stage.shed_moves_by_arrival),
-            moves(1, |stage| stage.shed_moves),
-            moves(1, |stage| stage.shed_moves_by_arrival),
+            moves(|[ours, _]| ours, |stage| stage.shed_moves),
+            moves(|[ours, _]| ours, |stage| stage.shed_moves_by_arrival),
+            moves(|[_, oracle]| oracle, |stage| stage.shed_moves),
+            moves(|[_, oracle]| oracle, |stage| stage.shed_moves_by_arrival),
         ];
         row(&mut table, &scenario.name, &spreads);
     }
