@@ -51,8 +51,8 @@ fn limited(times: u64, units: u64, status: &[u8]) -> CaseRun {
     gateway.run(&runtime, times, REQUEST, status)
 }
 
-/// A request that the same listener refuses by its method, before it looks at host, path, limits and overload. The response is as
-/// long as that of a shed request and never changes.
+/// A request that the same listener refuses by its method, before it looks at host, path, limits and overload. The response never
+/// changes.
 pub(super) fn constant_refusal(times: u64) -> CaseRun {
     let runtime = runtime()?;
     let gateway = Listening::start(&runtime, "limits: none", "upstream: app", RESPONSE)?;
