@@ -103,6 +103,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("tower/two_limits", tower::two_limits),
     ("client/bare", client::bare),
     ("client/layer", client::layer),
+    ("tower/constant_503", tower::constant_503),
+    ("tower/shed", tower::shed),
     ("connection/http_check", |n| {
         connections::http_check(n, 1_000_000_000, "")
     }),
@@ -141,6 +143,8 @@ pub const CASES: &[(&str, Case)] = &[
     ("gateway/proxied", gateway::proxied),
     ("gateway/rejected", gateway::rejected),
     ("gateway/rejected_10k_keys", gateway::rejected_many_keys),
+    ("gateway/constant_refusal", gateway::constant_refusal),
+    ("gateway/shed", gateway::shed),
     ("match/route_10", |n| {
         matching::find(n, 10, matching::MatchBy::Route)
     }),

@@ -21,5 +21,5 @@ mod tests;
 
 pub use controller::{Controller, ControllerKind, Release, SimulatedRequest};
 pub use scenarios::{DEADLINE, Scenario, Stage, WORKERS, gcl, ramp, steps};
-pub use score::{Score, StageScore};
+pub use score::{Score, StageScore, shed_shares};
 pub use simulation::{Run, TimeBucket, run};

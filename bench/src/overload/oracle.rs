@@ -1,6 +1,6 @@
 //! The oracle: it knows workers and service time at every instant, fills every worker and starts the newest requests first.
 //!
-//! A request that cannot be in time any more is not started.
+//! A request is shed when it cannot be in time any more.
 
 use std::collections::VecDeque;
 
@@ -31,18 +31,16 @@ impl Oracle {
     fn start_waiting(&mut self, now: Timestamp, release: &mut Release) {
         let end = now.after(self.service);
         for class in &mut self.waiting {
-            while self.in_flight < self.workers {
-                let Some(request) = class.pop_back() else {
-                    break;
-                };
-                if end.since(request.arrived) > self.deadline {
-                    // All others arrived earlier.
-                    release.shed.extend(class.drain(..));
-                    release.shed.push(request);
-                } else {
-                    self.in_flight += 1;
-                    release.started.push(request);
-                }
+            while let Some(request) =
+                class.pop_front_if(|oldest| end.since(oldest.arrived) > self.deadline)
+            {
+                release.shed.push(request);
+            }
+            while self.in_flight < self.workers
+                && let Some(request) = class.pop_back()
+            {
+                self.in_flight += 1;
+                release.started.push(request);
             }
         }
     }

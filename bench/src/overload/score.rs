@@ -34,6 +34,8 @@ pub struct StageScore {
     pub stable_after: Option<f64>,
     /// The most that the shed share moves from one second to the next, leaving out the first second.
     pub shed_moves: f64,
+    /// The same, if a shed request counts in the second in which it arrived.
+    pub shed_moves_by_arrival: f64,
     /// The part of the critical requests that were done in time.
     pub critical: f64,
 }
@@ -66,22 +68,33 @@ impl StageScore {
     fn new(stage: &Stage, buckets: &[TimeBucket]) -> Self {
         let attainable = stage.demand().min(stage.capacity());
         let good = float(sum(buckets, |bucket| bucket.good));
-        let shares: Vec<f64> = buckets
-            .chunks_exact(SECOND)
-            .skip(1)
-            .map(|second| {
-                let shed = float(sum(second, |bucket| bucket.shed));
-                shed / float(sum(second, |bucket| bucket.arrived)).max(1.0)
-            })
-            .collect();
-        let moves = shares.windows(2).map(|pair| (pair[1] - pair[0]).abs());
         Self {
             goodput: good / (attainable * stage.seconds),
             stable_after: stable_after(attainable, buckets),
-            shed_moves: moves.fold(0.0, f64::max),
+            shed_moves: most_moved(&shed_shares(buckets, |bucket| bucket.shed)),
+            shed_moves_by_arrival: most_moved(&shed_shares(buckets, |bucket| {
+                bucket.shed_of_arrived
+            })),
             critical: critical(buckets),
         }
     }
+}
+
+/// The share of requests that were shed, second by second.
+#[must_use]
+pub fn shed_shares(buckets: &[TimeBucket], shed: impl Fn(&TimeBucket) -> [u32; 2]) -> Vec<f64> {
+    let seconds = buckets.chunks_exact(SECOND).map(|second| {
+        let shed = float(sum(second, &shed));
+        shed / float(sum(second, |bucket| bucket.arrived)).max(1.0)
+    });
+    seconds.collect()
+}
+
+/// The largest change from one second to the next, leaving out the first second.
+fn most_moved(shares: &[f64]) -> f64 {
+    let moves = shares.windows(2).skip(1);
+    let moves = moves.map(|pair| (pair[1] - pair[0]).abs());
+    moves.fold(0.0, f64::max)
 }
 
 fn stable_after(attainable: f64, buckets: &[TimeBucket]) -> Option<f64> {

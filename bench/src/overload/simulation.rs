@@ -28,6 +28,8 @@ pub struct TimeBucket {
     pub shed: [u32; 2],
     /// Requests that arrived in this bucket and were done in time later.
     pub good_of_arrived: [u32; 2],
+    /// Requests that arrived in this bucket and were refused then or later.
+    pub shed_of_arrived: [u32; 2],
     /// The limit when the bucket began.
     pub limit: u32,
     /// The sum of the latencies of `good`, in seconds.
@@ -152,7 +154,9 @@ impl Simulation {
     fn follow_release(&mut self, now: Timestamp) {
         let mut release = std::mem::take(&mut self.release);
         for request in release.shed.drain(..) {
-            self.bucket(now).shed[request.class.index()] += 1;
+            let index = request.class.index();
+            self.bucket(now).shed[index] += 1;
+            self.bucket(request.arrived).shed_of_arrived[index] += 1;
         }
         for request in release.started.drain(..) {
             self.queue.push_back(Running {

@@ -1,6 +1,6 @@
 //! Proof 1 in simulated time, and controls that show that its checks can fail.
 
-use super::{ControllerKind, Score, StageScore, gcl, ramp, run, steps};
+use super::{ControllerKind, Score, StageScore, gcl, ramp, run, shed_shares, steps};
 
 /// A quarter of the study's server.
 const SMALLER: u32 = 4;
@@ -62,6 +62,22 @@ fn steps_up_to_12_times_the_capacity_keep_every_promise() {
     assert_eq!(broken_promises(&right), ["99.9 % of critical requests"]);
     let wrong = overloaded(2.0, ControllerKind::Static(WORKERS / 6));
     assert_eq!(broken_promises(&wrong).len(), 3, "{wrong:?}");
+}
+
+/// The oracle once kept requests that were too late instead of shedding them. Its shed share was 0 % and never moved.
+#[test]
+fn the_oracle_sheds_what_exceeds_the_capacity() {
+    let scenario = steps(2.0, 4.0).scaled_down(SMALLER);
+    let ran = run(&scenario, ControllerKind::Oracle);
+    let overloaded = &ran.buckets[300..600];
+    for shares in [
+        shed_shares(overloaded, |bucket| bucket.shed),
+        shed_shares(overloaded, |bucket| bucket.shed_of_arrived),
+    ] {
+        assert_eq!(shares.len(), 3);
+        let is_half = |share: &f64| (share - 0.5).abs() < 0.03;
+        assert!(shares.iter().all(is_half), "{shares:?}");
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Usage: `cargo xtask bench overload [--measurements FILE]`. Prints tables as markdown; the file gets what the plots show.
 //! Every number is the same on every machine.
 
+mod seeds;
+
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -27,6 +29,8 @@ const PLOTTED: [ControllerKind; 3] = [
     ControllerKind::Vegas,
 ];
 const FACTORS: [f64; 5] = [1.4, 2.0, 5.0, 10.0, 12.0];
+/// The seconds of gcl whose shed shares are printed: the server becomes slower in second 20.
+const SECONDS: std::ops::Range<usize> = 19..32;
 /// Buckets of 10 ms that make one point of a plot.
 const POINT: usize = 50;
 
@@ -42,11 +46,15 @@ fn main() -> ExitCode {
         }
     };
     let mut points = String::new();
-    println!(
-        "{}\n{}",
-        changing_service(&mut points),
-        load_steps(&mut points)
-    );
+    let (traces, steps) = (traces(), FACTORS.map(|factor| steps(factor, 6.0)));
+    let tables = [
+        changing_service(&mut points, &traces),
+        load_steps(&mut points, &steps),
+        seeds::changing_service(&traces),
+        seeds::seconds(&gcl(80.0), SECONDS),
+        seeds::load_steps(&steps),
+    ];
+    println!("{}", tables.join("\n"));
     match file.map(|file| std::fs::write(file, points)) {
         Some(Err(error)) => {
             eprintln!("bench overload: {error}");
@@ -57,20 +65,24 @@ fn main() -> ExitCode {
 }
 
 /// Traces whose service time or demand changes slowly.
-fn changing_service(points: &mut String) -> String {
+fn traces() -> [Scenario; 3] {
     let mut random = gcl(80.0);
     random.is_service_random = true;
     random.name = "gcl, exponential service times".to_owned();
     let mut growing = ramp(46.0);
     growing.name = "demand grows from 0.8× to 3×".to_owned();
+    [gcl(80.0), random, growing]
+}
+
+fn changing_service(points: &mut String, traces: &[Scenario]) -> String {
     let mut table = String::from(
         "| trace | controller | good responses | of the oracle | mean latency |\n|---|---|---|---|---|\n",
     );
-    for scenario in [gcl(80.0), random, growing] {
+    for scenario in traces {
         let mut best = None;
         for kind in KINDS {
-            let ran = run(&scenario, kind);
-            let score = Score::new(&scenario, &ran);
+            let ran = run(scenario, kind);
+            let score = Score::new(scenario, &ran);
             let best = *best.get_or_insert(score.good);
             line(
                 &mut table,
@@ -85,7 +97,7 @@ fn changing_service(points: &mut String) -> String {
                 ),
             );
             if scenario.name == "gcl" && PLOTTED.contains(&kind) {
-                plot(points, &scenario, kind, &ran);
+                plot(points, scenario, kind, &ran);
             }
         }
     }
@@ -93,15 +105,14 @@ fn changing_service(points: &mut String) -> String {
 }
 
 /// Steps of demand.
-fn load_steps(points: &mut String) -> String {
+fn load_steps(points: &mut String, steps: &[Scenario]) -> String {
     let mut table = String::from(
         "| demand | controller | goodput of the capacity | critical requests in time | stable after | shed share moves |\n|---|---|---|---|---|---|\n",
     );
-    for factor in FACTORS {
-        let scenario = steps(factor, 6.0);
+    for scenario in steps {
         for kind in KINDS {
-            let ran = run(&scenario, kind);
-            let score = Score::new(&scenario, &ran);
+            let ran = run(scenario, kind);
+            let score = Score::new(scenario, &ran);
             let Some(step) = score.stages.get(1) else {
                 continue;
             };
@@ -112,7 +123,8 @@ fn load_steps(points: &mut String) -> String {
             line(
                 &mut table,
                 &format!(
-                    "| {factor}× | {} | {:.1} % | {:.2} % | {stable} | {:.2} % |",
+                    "| {} | {} | {:.1} % | {:.2} % | {stable} | {:.2} % |",
+                    scenario.name,
                     kind.name(),
                     100.0 * step.goodput,
                     100.0 * step.critical,
@@ -120,7 +132,7 @@ fn load_steps(points: &mut String) -> String {
                 ),
             );
             if scenario.name == "12×" && PLOTTED.contains(&kind) {
-                plot(points, &scenario, kind, &ran);
+                plot(points, scenario, kind, &ran);
             }
         }
     }

@@ -177,7 +177,7 @@ fn compare(
     expected.map(|one| (one.outcome, one.status)).collect()
 }
 
-fn load_scripts(connection: &mut Connection) {
+pub(crate) fn load_scripts(connection: &mut Connection) {
     for which in ScriptKind::DECIDING {
         let load = redis::cmd("SCRIPT")
             .arg("LOAD")

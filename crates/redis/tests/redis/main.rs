@@ -8,6 +8,7 @@
 
 mod any_reply;
 mod batches;
+mod borrowed_shares;
 mod clock;
 mod differential;
 mod fake_server;
