@@ -50,19 +50,20 @@ pub(crate) fn by_size(options: &Options) -> Result<Vec<Growth>, Failure> {
 fn policy(size: usize, by: MatchBy) -> Result<String, Failure> {
     let mut text = "limits:\n".to_owned();
     for number in 0..size {
-        let limit = format!("name: limit-{number:05}, {QUOTA}");
+        // Short, because a policy has at most a megabyte.
+        let limit = format!("name: l{number:05},{QUOTA}");
         match by {
             MatchBy::Route => writeln!(
                 text,
-                "  - {{ {limit}, key: header.x-api-key, match: {{ route: \"/v1/service-{number:05}/items/{{id}}\" }} }}"
+                "- {{{limit},key: header.x-api-key,match: {{route: \"/v1/service-{number:05}/items/{{id}}\"}}}}"
             ),
             MatchBy::HeaderValue => writeln!(
                 text,
-                "  - {{ {limit}, key: header.x-api-key, match: {{ header.x-tenant: tenant-{number:05} }} }}"
+                "- {{{limit},key: header.x-api-key,match: {{header.x-tenant: tenant-{number:05}}}}}"
             ),
             MatchBy::HeaderPresence => writeln!(
                 text,
-                "  - {{ {limit}, key: header.tenant-{number:05}, missing: skip }}"
+                "- {{{limit},key: header.tenant-{number:05},missing: skip}}"
             ),
         }?;
     }

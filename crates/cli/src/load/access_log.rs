@@ -194,13 +194,14 @@ mod tests {
             "é",
         ];
         let mut random = SeededRng::new(20);
+        let mut below = |count: usize| usize::try_from(random.below(count as u64)).unwrap();
         let (mut parsed, mut skipped) = (0, 0);
         for _ in 0..20_000 {
             let mut line: Vec<char> = LINE.chars().collect();
-            for _ in 0..=random.below(3) {
-                let at = random.below(line.len() as u64) as usize;
-                let piece = PIECES[random.below(PIECES.len() as u64) as usize];
-                let until = at + random.below(3) as usize;
+            for _ in 0..=below(3) {
+                let at = below(line.len());
+                let piece = PIECES[below(PIECES.len())];
+                let until = at + below(3);
                 line.splice(at..until.min(line.len()), piece.chars());
             }
             let line = String::from_iter(line);
