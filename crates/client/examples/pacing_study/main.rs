@@ -76,12 +76,15 @@ fn main() {
             mean(&runs, |run| run.utilization(SECONDS)) * 100.0,
         );
     }
-    let (outcome, ideal) = shared_work(1);
-    println!(
-        "\nRateLimit fields, 50 clients with 300 requests each: {:.1} s (ideal {ideal:.1} s), {:.2} % refused",
-        outcome.finished_at,
-        refused_part(&outcome) * 100.0
-    );
+    println!("\nRateLimit fields, 50 clients");
+    for (each, burst) in [(300, 300.0), (300, 100.0), (300, 50.0), (30, 300.0), (30, 50.0)] {
+        let (outcome, ideal) = shared_work(1, each, burst);
+        println!(
+            "{each} requests each, burst {burst}: {:.1} s (ideal {ideal:.1} s), {:.2} % refused",
+            outcome.finished_at,
+            refused_part(&outcome) * 100.0
+        );
+    }
     for (name, make) in kinds(50) {
         let outcome = outage(1, &make);
         println!(
@@ -157,8 +160,8 @@ fn run(processes: u32, seed: u64, server: Server, make: &MakeClient) -> Outcome 
 }
 
 /// 50 clients share a quota that the server reports. Returns the outcome and the ideal time.
-fn shared_work(seed: u64) -> (Outcome, f64) {
-    let (clients, each, burst) = (50, 300, 300.0);
+fn shared_work(seed: u64, each: u64, burst: f64) -> (Outcome, f64) {
+    let clients = 50;
     let server = Server::new(RATE, burst).with_reports();
     let make = paced();
     let all = (0..clients)
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn clients_that_share_a_reported_quota_finish_in_time_and_are_hardly_refused() {
-        let (outcome, ideal) = shared_work(1);
+        let (outcome, ideal) = shared_work(1, 300, 300.0);
         assert!(
             outcome.finished_at <= ideal * 1.05,
             "{} of {ideal}",

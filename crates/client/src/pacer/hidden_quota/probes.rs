@@ -1,5 +1,5 @@
-//! Looks for a quota that was reduced and may have come back: a series of requests beyond the pace, until one is refused or so many are admitted that the
-//! reduced quota cannot have paid for them.
+//! Looks for a quota that was reduced and may have come back: a series of requests beyond the pace, until the server refuses one or admits more than the
+//! reduced quota could have paid for.
 //!
 //! Must not know: how a reduced quota is recognised.
 
