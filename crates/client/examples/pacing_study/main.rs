@@ -77,7 +77,13 @@ fn main() {
         );
     }
     println!("\nRateLimit fields, 50 clients");
-    for (each, burst) in [(300, 300.0), (300, 100.0), (300, 50.0), (30, 300.0), (30, 50.0)] {
+    for (each, burst) in [
+        (300, 300.0),
+        (300, 100.0),
+        (300, 50.0),
+        (30, 300.0),
+        (30, 50.0),
+    ] {
         let (outcome, ideal) = shared_work(1, each, burst);
         println!(
             "{each} requests each, burst {burst}: {:.1} s (ideal {ideal:.1} s), {:.2} % refused",
