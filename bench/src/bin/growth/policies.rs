@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::requests::{KeyedRequest, Random, key};
 use crate::series::Growth;
 
-const QUOTA: &str = "rate: 1000/s, burst: 4000000000";
+const QUOTA: &str = "rate: 1000/s,burst: 4000000000";
 const KEYS: usize = 100_000;
 
 /// What tells the limits of a policy apart.
@@ -37,7 +37,7 @@ pub(crate) fn by_size(options: &Options) -> Result<Vec<Growth>, Failure> {
             }
             let engine = engine(&policy(size, by)?, KEYS)?;
             let mut request = KeyedRequest::new(key(7, 12));
-            request.path = format!("/v1/service-{:05}/items/4711", size / 2);
+            request.path = format!("/v1/s{:05}/4711", size / 2);
             request.tenant = format!("tenant-{:05}", size / 2);
             let requests: Vec<&KeyedRequest> = vec![&request; options.requests / 2];
             let points = laps(options.rounds, &requests, |one| admits(&engine, one))?;
@@ -55,7 +55,7 @@ fn policy(size: usize, by: MatchBy) -> Result<String, Failure> {
         match by {
             MatchBy::Route => writeln!(
                 text,
-                "- {{{limit},key: header.x-api-key,match: {{route: \"/v1/service-{number:05}/items/{{id}}\"}}}}"
+                "- {{{limit},key: header.x-api-key,match: {{route: \"/v1/s{number:05}/{{id}}\"}}}}"
             ),
             MatchBy::HeaderValue => writeln!(
                 text,
