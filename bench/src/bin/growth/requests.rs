@@ -2,7 +2,7 @@
 //!
 //! Must not know: what is measured.
 
-use tollgate_policy::attributes::{Attribute, Attributes};
+use tollgate_policy::attributes::{Attribute, AttributeFamily, Attributes};
 
 /// A request as a server has it.
 pub(crate) struct KeyedRequest {
@@ -33,6 +33,14 @@ impl Attributes for KeyedRequest {
             Attribute::Header(name) if **name == *self.tenant => Some(&self.key),
             _ => None,
         }
+    }
+
+    /// As transports do: otherwise the rules would ask for every header that a limit wants.
+    fn visit_names(&self, family: AttributeFamily, visit: &mut dyn FnMut(&str)) -> bool {
+        if family == AttributeFamily::Header {
+            ["x-api-key", "x-tenant", &self.tenant].map(visit);
+        }
+        true
     }
 }
 
