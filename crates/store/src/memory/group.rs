@@ -234,7 +234,8 @@ mod tests {
         slots.map(|slot| slot.address() / LINE).collect()
     }
 
-    /// Keys were inserted into the first free slot of a group, so that of a million keys every third took two loads from memory.
+    /// A key whose preferred slot was taken went into the first free slot of its group, often in the other line: with more keys than the
+    /// caches hold that is a second load from memory.
     #[test]
     fn slots_in_the_line_of_the_preferred_one_come_first() {
         let group = SlotGroup([const { AtomicU64::new(0) }; WORDS]);
