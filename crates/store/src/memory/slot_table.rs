@@ -368,27 +368,28 @@ impl<const W: usize> VacantSlot<'_, W> {
     }
 }
 
-/// Locks a free slot of the group, the preferred one first.
+/// Locks a free slot of the group. Slots that were never used come first, then those with an expired state, and of both the ones near the
+/// preferred slot: a key that comes back finds its slot as long as there is another one for newcomers.
 fn lock_free_slot<'a, const W: usize>(
     group: &'a SlotGroup,
     preferred: usize,
     now: Timestamp,
     priorities: &EvictionPriorities,
 ) -> Option<SlotGuard<'a, W>> {
-    let looks_free = |slot: &Slot<'_, W>| {
-        let tag = slot.tag();
-        tag == 0
-            || priorities.priority_of(limit_of(tag), slot.peek_state(), now)
-                == EvictionPriority::Free
+    let slots = || {
+        let first = group.slot::<W>(preferred).into_iter();
+        first.chain(group.slots_near(preferred))
     };
-    let first = group.slot::<W>(preferred).into_iter();
-    first.chain(group.slots_near(preferred)).find_map(|slot| {
-        if slot.is_locked() || !looks_free(&slot) {
-            return None;
-        }
-        slot.try_lock()
-            .filter(|guard| is_free(guard, now, priorities))
-    })
+    let lock = |slot: Slot<'a, W>| {
+        let free = |guard: &SlotGuard<'_, W>| is_free(guard, now, priorities);
+        slot.try_lock().filter(free)
+    };
+    let is_expired = |slot: &Slot<'_, W>| {
+        let priority = priorities.priority_of(limit_of(slot.tag()), slot.peek_state(), now);
+        !slot.is_locked() && priority == EvictionPriority::Free
+    };
+    let unused = slots().filter(|slot| slot.tag() == 0).find_map(lock);
+    unused.or_else(|| slots().filter(is_expired).find_map(lock))
 }
 
 /// Whether the slot is empty, or its state has expired.

@@ -62,6 +62,30 @@ fn a_suspended_thread_refunds_nothing() {
     );
 }
 
+/// An expired state counted as free, and newcomers tried their preferred slot first. So keys whose states expired between two
+/// requests took the slots of each other although most slots were unused, and every third request had to insert its key again.
+#[test]
+fn expired_states_keep_their_slots_while_others_are_unused() {
+    const KEYS: u64 = 5_000;
+    let (store, clock) = store(10_000);
+    let quota = bucket(10, Nanos::from_millis(1));
+    store.add_limit(&numbered_limit(1, quota));
+    for _ in 0..2 {
+        for number in 0..KEYS {
+            let bytes = number.to_le_bytes();
+            let key = StoreKey::new(&bytes).unwrap();
+            assert_eq!(store.spend(&key, id(1), &quota, 1), Outcome::Allow);
+            clock.advance(Nanos::SECOND);
+        }
+        // In a few groups there are more keys than slots.
+        let slots = store.limit_usage(id(1)).slots;
+        assert!(
+            slots > KEYS * 99 / 100,
+            "{slots} of {KEYS} keys have a slot"
+        );
+    }
+}
+
 /// Logs and leases share a budget of bytes. Once it was used up, the overflow sketch decided for keys that had a state.
 /// A release was denied, so leases were never released, and a denied key was admitted.
 #[test]
