@@ -1,7 +1,7 @@
 //! What the pacing client costs, and how it does against a real server: `cargo xtask bench client [--real-time]`.
 //!
 //! - without arguments: the time that the layer adds to a request
-//! - `--real-time SERVER`: the stories of `docs/client.md` over loopback, against the program at `SERVER`, in about 80 s
+//! - `--real-time SERVER`: the stories of `docs/client.md` over loopback, against the program at `SERVER`, in about 100 s
 //!
 //! Nothing here asserts a time. Must not know: how the client decides.
 #![allow(

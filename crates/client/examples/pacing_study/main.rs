@@ -11,6 +11,7 @@
 )]
 
 mod clients;
+mod reported;
 mod server;
 mod simulation;
 
@@ -29,15 +30,17 @@ const DROP: Incident = Incident {
     rate: RATE / 2.0,
 };
 
-/// Runs of the same scenario with other seeds.
+/// Runs of the same scenario with other seeds, in tests and for the tables.
+#[cfg(test)]
 const RUNS: u64 = 10;
+const TABLE_RUNS: u64 = 40;
 
 fn main() {
-    println!("hidden quota of 3,000/min, halved for 60 s, 15 minutes, mean of {RUNS} runs");
+    println!("hidden quota of 3,000/min, halved for 60 s, 15 minutes, mean of {TABLE_RUNS} runs");
     println!("clients      processes  quota used  refused   each  recovery  fairness  at least");
     for processes in [2, 50] {
         for (name, make) in kinds(processes) {
-            let runs = hidden_quota_runs(processes, RUNS, &make);
+            let runs = hidden_quota_runs(processes, TABLE_RUNS, &make);
             let refused = mean(&runs, |run| run.total_refused() as f64);
             println!(
                 "{name:<12} {processes:>9} {:>10.1}% {refused:>8.1} {:>6.1} {:>8.1}s {:>9.3} {:>9.3}",
@@ -49,7 +52,7 @@ fn main() {
             );
         }
     }
-    println!("\nrecovery against refusals, two processes, mean of {RUNS} runs");
+    println!("\nrecovery against refusals, two processes, mean of {TABLE_RUNS} runs");
     println!("probe interval  growth  refused  recovery  quota used");
     for (interval, growth) in [
         (2, 1.0),
@@ -68,7 +71,7 @@ fn main() {
                 .expect("valid")
         };
         let make: MakeClient = Box::new(move |seed| Box::new(Paced::new(settings(), seed)));
-        let runs = hidden_quota_runs(2, RUNS, &make);
+        let runs = hidden_quota_runs(2, TABLE_RUNS, &make);
         println!(
             "{interval:>13}s {growth:>7} {:>8.1} {:>8.1}s {:>10.1}%",
             mean(&runs, |run| run.total_refused() as f64),
@@ -76,21 +79,8 @@ fn main() {
             mean(&runs, |run| run.utilization(SECONDS)) * 100.0,
         );
     }
-    println!("\nRateLimit fields, 50 clients");
-    for (each, burst) in [
-        (300, 300.0),
-        (300, 100.0),
-        (300, 50.0),
-        (30, 300.0),
-        (30, 50.0),
-    ] {
-        let (outcome, ideal) = shared_work(1, each, burst);
-        println!(
-            "{each} requests each, burst {burst}: {:.1} s (ideal {ideal:.1} s), {:.2} % refused",
-            outcome.finished_at,
-            refused_part(&outcome) * 100.0
-        );
-    }
+    print_start();
+    reported::print();
     for (name, make) in kinds(50) {
         let outcome = outage(1, &make);
         println!(
@@ -98,6 +88,41 @@ fn main() {
             outcome.arrivals(230.0)
         );
     }
+}
+
+/// A story of a minute is mostly the search for the quota.
+fn print_start() {
+    println!(
+        "\nhidden quota without a reduction, used in the first seconds, mean of {TABLE_RUNS} runs"
+    );
+    for processes in [1, 2, 50] {
+        let used = |seconds: f64| {
+            let run = |seed| run_for(seconds, processes, seed, Server::new(RATE, RATE), &paced());
+            let runs: Vec<_> = (0..TABLE_RUNS).map(run).collect();
+            mean(&runs, |run| run.utilization(seconds)) * 100.0
+        };
+        println!(
+            "{processes:>2} processes: {:.0}% in 20 s, {:.0}% in 60 s, {:.0}% in 300 s",
+            used(20.0),
+            used(60.0),
+            used(300.0)
+        );
+    }
+    let reduced = Incident {
+        from: 20.0,
+        to: 35.0,
+        ..DROP
+    };
+    let run = |seed| {
+        let server = Server::new(RATE, RATE).with_incident(reduced);
+        run_for(60.0, 2, seed, server, &paced())
+    };
+    let runs: Vec<_> = (0..TABLE_RUNS).map(run).collect();
+    println!(
+        " 2 processes, halved from 20 s to 35 s: {:.0}% in 60 s, {:.1} refused",
+        mean(&runs, |run| run.utilization(60.0)) * 100.0,
+        mean(&runs, |run| run.total_refused() as f64)
+    );
 }
 
 type MakeClient = Box<dyn Fn(u64) -> Box<dyn Client>>;
@@ -157,39 +182,16 @@ fn outage(seed: u64, make: &MakeClient) -> Outcome {
 }
 
 fn run(processes: u32, seed: u64, server: Server, make: &MakeClient) -> Outcome {
+    run_for(SECONDS, processes, seed, server, make)
+}
+
+fn run_for(seconds: f64, processes: u32, seed: u64, server: Server, make: &MakeClient) -> Outcome {
     let clients = (0..u64::from(processes))
         .map(|client| make(seed * 1_000 + client))
         .collect();
     Simulation::new(clients, server)
         .with_seed(seed + 1)
-        .run(SECONDS)
-}
-
-/// 50 clients share a quota that the server reports. Returns the outcome and the ideal time.
-fn shared_work(seed: u64, each: u64, burst: f64) -> (Outcome, f64) {
-    let clients = 50;
-    let server = Server::new(RATE, burst).with_reports();
-    let make = paced();
-    let all = (0..clients)
-        .map(|client| make(seed * 1_000 + client))
-        .collect();
-    let simulation = Simulation::new(all, server).with_seed(seed).with_work(each);
-    let ideal = ((clients * each) as f64 - burst) / RATE;
-    (simulation.run(3_000.0), ideal)
-}
-
-/// One client with a quota that the server reports. Returns the outcome and the ideal time.
-#[cfg(test)]
-fn lone_work(burst: f64) -> (Outcome, f64) {
-    let requests = 3_000;
-    let server = Server::new(RATE, burst).with_reports();
-    let simulation = Simulation::new(vec![paced()(1)], server).with_work(requests);
-    (simulation.run(3_000.0), (requests as f64 - burst) / RATE)
-}
-
-fn refused_part(outcome: &Outcome) -> f64 {
-    let admitted: u64 = outcome.admitted.iter().sum();
-    outcome.total_refused() as f64 / (admitted + outcome.total_refused()) as f64
+        .run(seconds)
 }
 
 fn mean(runs: &[Outcome], value: impl Fn(&Outcome) -> f64) -> f64 {
@@ -200,7 +202,7 @@ fn mean(runs: &[Outcome], value: impl Fn(&Outcome) -> f64) -> f64 {
 mod tests {
     use super::{
         DROP, Outcome, RATE, RUNS, SECONDS, hidden_quota, hidden_quota_runs, kinds, least_fairness,
-        lone_work, mean, outage, paced, refused_part, shared_work,
+        mean, outage, paced,
     };
 
     #[test]
@@ -230,32 +232,6 @@ mod tests {
             "{name}: {}",
             outcome.total_refused()
         );
-    }
-
-    #[test]
-    fn clients_that_share_a_reported_quota_finish_in_time_and_are_hardly_refused() {
-        let (outcome, ideal) = shared_work(1, 300, 300.0);
-        assert!(
-            outcome.finished_at <= ideal * 1.05,
-            "{} of {ideal}",
-            outcome.finished_at
-        );
-        assert!(refused_part(&outcome) < 0.01, "{}", refused_part(&outcome));
-    }
-
-    /// A lone client took a quarter of the quota that a server reported, because the refill of a full bucket counted as the use
-    /// of others.
-    #[test]
-    fn a_lone_client_uses_all_of_a_reported_quota() {
-        for burst in [50.0, 100.0, 300.0] {
-            let (outcome, ideal) = lone_work(burst);
-            assert!(
-                outcome.finished_at <= ideal * 1.2,
-                "{} of {ideal}",
-                outcome.finished_at
-            );
-            assert!(refused_part(&outcome) < 0.01, "{}", refused_part(&outcome));
-        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Server {
     burst: f64,
     incident: Option<Incident>,
     reports: bool,
+    /// Whether the quota resets at the end of each window, and does not refill before.
+    is_window: bool,
     tokens: f64,
     refilled_at: f64,
     pub(crate) admitted: u64,
@@ -40,6 +42,7 @@ impl Server {
             burst,
             incident: None,
             reports: false,
+            is_window: false,
             tokens: burst,
             refilled_at: 0.0,
             admitted: 0,
@@ -54,6 +57,12 @@ impl Server {
 
     pub(crate) fn with_reports(mut self) -> Self {
         self.reports = true;
+        self
+    }
+
+    /// Resets the quota at the end of each window of `burst / rate` seconds, and does not refill it before.
+    pub(crate) fn with_windows(mut self) -> Self {
+        self.is_window = true;
         self
     }
 
@@ -74,8 +83,13 @@ impl Server {
 
     pub(crate) fn decide(&mut self, now: Timestamp) -> Reply {
         let second = now.as_nanos() as f64 / 1e9;
+        let window = self.burst / self.rate;
+        if self.is_window && second - self.refilled_at >= window {
+            self.tokens = self.burst;
+            self.refilled_at += ((second - self.refilled_at) / window).floor() * window;
+        }
         // In steps, because the rate changes meanwhile.
-        while self.refilled_at < second {
+        while !self.is_window && self.refilled_at < second {
             let step = (second - self.refilled_at).min(0.1);
             let rate = self.rate_at(self.refilled_at);
             let burst = self.burst * (rate / self.rate);
@@ -102,6 +116,14 @@ impl Server {
         }
     }
 
+    fn reset_after(&self, now: Timestamp) -> f64 {
+        if self.is_window {
+            self.refilled_at + self.burst / self.rate - now.as_nanos() as f64 / 1e9
+        } else {
+            (self.burst - self.tokens) / self.rate
+        }
+    }
+
     fn fields(&self, is_admitted: bool, now: Timestamp) -> HeaderFields {
         let mut fields = HeaderFields::new();
         if !self.reports {
@@ -114,12 +136,16 @@ impl Server {
         let status = QuotaStatus {
             limit: self.burst as u64,
             remaining: self.tokens.max(0.0) as u64,
-            reset_after: nanos((self.burst - self.tokens) / self.rate),
+            reset_after: nanos(self.reset_after(now)),
         };
         let outcome = if is_admitted {
             Outcome::Allow
         } else {
-            let retry_after = nanos((1.0 - self.tokens) / self.rate);
+            let retry_after = if self.is_window {
+                nanos(self.reset_after(now))
+            } else {
+                nanos((1.0 - self.tokens) / self.rate)
+            };
             Outcome::Deny { retry_after }
         };
         let items = [RateLimitItem::new(&policy, outcome, &status)];

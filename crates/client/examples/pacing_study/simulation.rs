@@ -85,6 +85,8 @@ pub(crate) struct Simulation<'a> {
     left: Option<Vec<u64>>,
     outcome: (Vec<u64>, Vec<u64>, Vec<u32>, Vec<u32>),
     seed: u64,
+    /// When the last client starts, in seconds.
+    last_start: f64,
 }
 
 impl<'a> Simulation<'a> {
@@ -101,6 +103,7 @@ impl<'a> Simulation<'a> {
             left: None,
             outcome: (vec![0; count], vec![0; count], Vec::new(), Vec::new()),
             seed: 1,
+            last_start: 0.0,
         }
     }
 
@@ -110,10 +113,19 @@ impl<'a> Simulation<'a> {
         self
     }
 
+    /// The last client starts this much later.
+    pub(crate) fn with_last_start(mut self, seconds: f64) -> Self {
+        self.last_start = seconds;
+        self
+    }
+
     pub(crate) fn run(mut self, seconds: f64) -> Outcome {
         for client in 0..self.clients.len() {
             // Processes do not start in the same microsecond.
-            let start = self.random(100_000_000);
+            let mut start = self.random(100_000_000);
+            if client + 1 == self.clients.len() {
+                start += (self.last_start * 1e9) as u64;
+            }
             self.schedule(start, Event::Wake(client));
         }
         let mut finished_at = seconds;

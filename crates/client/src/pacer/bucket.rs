@@ -11,7 +11,7 @@ use tollgate_store::shared_quota::SharedLimit;
 use super::hidden_quota::{HiddenQuota, HiddenQuotaSettings, Purpose};
 use super::partition_table::BucketId;
 use super::reported_limit::ReportedLimit;
-use super::{Grant, NEVER, PartitionStatus, WaiterId, from_count, nanos};
+use super::{Grant, NEVER, PartitionStatus, WaiterId, from_count, nanos, seconds};
 use crate::random::Random;
 use crate::request::{Priority, RequestCost};
 use crate::retry::{ServerRefusal, backoff};
@@ -67,12 +67,25 @@ impl Bucket {
         if self.is_half_open && self.in_flight > 0 {
             return NEVER;
         }
-        let limits = self
-            .limits
-            .iter()
-            .map(|limit| limit.ready_at(cost.of(limit.unit), now));
-        let limits = limits.max().unwrap_or(Timestamp::EPOCH);
-        limits.max(self.blocked_until).max(self.hidden.ready_at())
+        let hidden = if self.is_paced_by_reports(cost, now) {
+            Timestamp::EPOCH
+        } else {
+            self.hidden.ready_at()
+        };
+        let reported = self.reported_ready_at(cost, now);
+        reported.max(self.blocked_until).max(hidden)
+    }
+
+    /// Whether reports alone pace requests of this cost: there are some, and no refusal has contradicted them.
+    fn is_paced_by_reports(&self, cost: &RequestCost, now: Timestamp) -> bool {
+        let mut limits = self.limits.iter();
+        self.hidden.is_start() && limits.any(|limit| limit.is_pacing(cost.of(limit.unit), now))
+    }
+
+    fn reported_ready_at(&self, cost: &RequestCost, now: Timestamp) -> Timestamp {
+        let limits = self.limits.iter();
+        let times = limits.map(|limit| limit.ready_at(cost.of(limit.unit), now));
+        times.max().unwrap_or(Timestamp::EPOCH)
     }
 
     /// The wait of a request that is queued now, as far as is known.
@@ -81,9 +94,17 @@ impl Bucket {
         let first = if ready_at == NEVER { now } else { ready_at };
         let ahead: usize = self.queues.iter().map(VecDeque::len).sum();
         let ahead = from_count(u64::try_from(ahead).unwrap_or(u64::MAX));
-        first
-            .since(now)
-            .saturating_add(nanos(ahead / self.hidden.rate()))
+        let rate = if self.is_paced_by_reports(cost, now) {
+            let limits = self.limits.iter().filter(|limit| limit.is_fresh(now));
+            let rates = limits.filter_map(|limit| {
+                let cost = Some(cost.of(limit.unit)).filter(|cost| *cost > 0.0)?;
+                Some(limit.sustained()? / cost)
+            });
+            rates.fold(f64::INFINITY, f64::min)
+        } else {
+            self.hidden.rate()
+        };
+        first.since(now).saturating_add(nanos(ahead / rate))
     }
 
     /// Records that a request is sent.
@@ -95,9 +116,11 @@ impl Bucket {
         waited: bool,
         random: &mut Random,
     ) -> Grant {
-        let is_limited = waited || self.front().is_some();
-        let is_reported = self.limits.iter().any(|limit| limit.is_fresh(now));
-        let purpose = self.hidden.on_send(now, is_limited, is_reported, random);
+        // The rate of a hidden quota grows only if it is what the request waited for.
+        let is_limited = (waited || self.front().is_some())
+            && !self.is_paced_by_reports(&cost, now)
+            && self.hidden.ready_at() >= self.reported_ready_at(&cost, now);
+        let purpose = self.hidden.on_send(now, is_limited, random);
         for limit in &mut self.limits {
             limit.on_send(cost.of(limit.unit), now);
         }
@@ -120,10 +143,18 @@ impl Bucket {
     }
 
     /// Takes back a request without a result.
-    pub(super) fn abandon(&mut self, purpose: Purpose) {
-        self.in_flight = self.in_flight.saturating_sub(1);
-        if purpose == Purpose::Probe {
+    pub(super) fn abandon(&mut self, grant: &Grant) {
+        self.finish(grant, false);
+        if grant.purpose == Purpose::Probe {
             self.hidden.on_abandoned_probe();
+        }
+    }
+
+    /// Records that a request is no longer in flight.
+    pub(super) fn finish(&mut self, grant: &Grant, is_refused: bool) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        for limit in &mut self.limits {
+            limit.on_finish(grant.cost.of(limit.unit), is_refused);
         }
     }
 
@@ -171,20 +202,32 @@ impl Bucket {
         now: Timestamp,
         random: &mut Random,
     ) -> Nanos {
-        let spread = nanos(random.fraction() / self.hidden.rate());
-        let demanded = refusal.retry_after.map(|wait| wait.saturating_add(spread));
         if refusal.reason == RefusalReason::Overloaded {
             self.failures = self.failures.saturating_add(1);
             self.is_half_open = true;
-            return backoff(self.failures, random).max(demanded.unwrap_or(Nanos::ZERO));
+            let demanded = refusal.retry_after.unwrap_or(Nanos::ZERO);
+            let spread = nanos(random.fraction() / self.hidden.rate());
+            return backoff(self.failures, random).max(demanded.saturating_add(spread));
         }
         let mut reports = self
             .limits
             .iter_mut()
-            .filter(|limit| limit.unit == LimitUnit::Requests && limit.is_fresh(now))
+            .filter(|limit| limit.may_refuse(grant.cost.of(limit.unit), now))
             .peekable();
-        if reports.peek().is_some() {
-            reports.for_each(ReportedLimit::on_refusal);
+        let is_reported = reports.peek().is_some();
+        // Clients that are refused together come back one after another.
+        let gap = if is_reported {
+            let gaps = reports.map(|limit| {
+                limit.on_refusal(now);
+                seconds(limit.gap())
+            });
+            gaps.fold(0.0, f64::max)
+        } else {
+            1.0 / self.hidden.rate()
+        };
+        let spread = nanos(random.fraction() * gap);
+        let demanded = refusal.retry_after.map(|wait| wait.saturating_add(spread));
+        if is_reported {
             return demanded.unwrap_or(Nanos::ZERO);
         }
         // A probe is expected to be refused: it says nothing about the pace.

@@ -249,7 +249,7 @@ impl Pacer {
     /// Takes back a grant whose request was sent and has no result, because its task was dropped.
     pub fn abandon(&mut self, grant: Grant) {
         if let Some(bucket) = self.table.get_mut(grant.bucket) {
-            bucket.abandon(grant.purpose);
+            bucket.abandon(&grant);
         }
     }
 
@@ -277,13 +277,13 @@ impl Pacer {
         if id != grant.bucket
             && let Some(first) = self.table.get_mut(grant.bucket)
         {
-            first.abandon(grant.purpose);
+            first.abandon(&grant);
             if let Some(bucket) = self.table.get_mut(id) {
                 bucket.in_flight = bucket.in_flight.saturating_add(1);
             }
         }
         let bucket = self.table.get_mut(id)?;
-        bucket.in_flight = bucket.in_flight.saturating_sub(1);
+        bucket.finish(&grant, refusal.is_some());
         if info.is_cached {
             return refusal;
         }
@@ -319,7 +319,7 @@ impl Pacer {
         let Some(bucket) = self.table.get_mut(grant.bucket) else {
             return;
         };
-        bucket.abandon(grant.purpose);
+        bucket.abandon(&grant);
         bucket.failures = bucket.failures.saturating_add(1);
         bucket.half_open();
         let wait = backoff(bucket.failures, &mut self.random);

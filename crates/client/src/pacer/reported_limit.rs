@@ -1,7 +1,8 @@
-//! Paces requests under a limit that the server reports: what remains, divided by the time until it resets, times this
-//! client's share of the traffic.
+//! Paces requests under a limit that the server reports and that other clients may use as well.
 //!
-//! The share is measured: how much of what disappeared from the remaining quota this client has used. Must not know: header
+//! A client measures its share of the traffic: how much of what disappeared from the remaining quota it has used itself. A quota that
+//! refills all the time is used at the rate of its refill times the share, and each gap is corrected so that a reserve remains. A quota
+//! that resets at the end of a window is spread over what is left of the window, times the share. ADR 0104 says why. Must not know: header
 //! fields, waiters, other limits.
 
 use tollgate_core::{Nanos, Timestamp};
@@ -15,12 +16,54 @@ use crate::shared_quota::limit_id;
 const FRESH: Nanos = Nanos::from_secs(60);
 /// The longest reset that is believed.
 const MAX_RESET: Nanos = Nanos::from_secs(600);
-/// The share of a client that knows nothing yet. It doubles or halves quickly to what is measured.
-const FIRST_SHARE: f64 = 0.25;
-/// The longest window that is treated as a bucket.
+/// The longest window that is treated as a bucket, because its end is never far.
 const SHORT_WINDOW: Nanos = Nanos::from_secs(3);
-/// The part of a new measurement in the share.
-const SMOOTHING: f64 = 0.4;
+/// It is treated as a window if this part of the quota comes back at once, and by clients with at least this share: others see too little of it.
+const WINDOW_JUMP: f64 = 0.4;
+const WINDOW_SHARE: f64 = 0.1;
+/// The part of its rate that is used.
+const SHORT_WINDOW_RATE: f64 = 0.95;
+/// A report is rounded to whole seconds, and measured a little later than the server made it: this part of the window later at most.
+const ROUNDING_SECONDS: f64 = 1.0;
+const ROUNDING_PART: f64 = 0.02;
+
+/// The share of a client that knows nothing yet about a window.
+const FIRST_SHARE: f64 = 0.25;
+/// After its first report a client waits until the bucket has gained so many times what was used before, at most so many seconds. Of many clients
+/// that begin at the same time, the last ones see the most use and wait the longest: they come back one after another.
+const FIRST_GAP: f64 = 2.0;
+const MAX_FIRST_GAP_SECONDS: f64 = 2.0;
+/// The weight of that first guess beside a measurement.
+const FIRST_WEIGHT: f64 = 0.2;
+
+/// The reserve that remains in a bucket, so that requests which arrive together are not refused: so many times the root of the quota, because the number of
+/// requests that arrive together varies by its root, and at most this part of a small quota.
+const RESERVE_ROOTS: f64 = 3.0;
+const MAX_RESERVE: f64 = 0.5;
+/// The part of what is missing in the reserve, or of what is above it, that the next gap makes up for. All clients do so once in a round of
+/// their requests; a part of one or more would make the level swing.
+const LEVEL_GAIN: f64 = 0.8;
+/// A client sends this much faster than its share, divided by the root of the share: small shares grow and large ones shrink until they
+/// are equal. At most so much faster, and less while the reserve is used.
+const FAVOR: f64 = 0.025;
+const MAX_FAVOR: f64 = 0.4;
+/// A gap is at least this part of the one at the pace of the refill: beyond that there is only a burst, which others want as well.
+const MIN_GAP: f64 = 0.5;
+/// The same for a client with more than this share, which is practically alone.
+const LONE_MIN_GAP: f64 = 0.1;
+const LONE_SHARE: f64 = 0.9;
+
+/// The share is measured when all clients have used so many units, or after so many seconds.
+const MIN_SPENT: f64 = 6.0;
+const MAX_MEASURED_SECONDS: f64 = 5.0;
+/// The weight of older measurements beside a new one.
+const MEMORY: f64 = 0.35;
+/// The same if the bucket is full after so many seconds: others have gone, so that their traffic is no longer of interest.
+const FULL_MEMORY: f64 = 0.2;
+const FULL_SECONDS: f64 = 0.2;
+/// Above this part of the quota a bucket may have been full meanwhile, and gained nothing.
+const NEARLY_FULL: f64 = 0.8;
+const MIN_SHARE: f64 = 0.000_1;
 
 /// A limit that the server reports.
 #[derive(Clone, Debug)]
@@ -29,45 +72,60 @@ pub(crate) struct ReportedLimit {
     pub(crate) unit: LimitUnit,
     quota: Option<f64>,
     window: Option<Nanos>,
-    /// What remains, less what this client has used since the report.
+    /// What remained in the last report.
+    reported: f64,
+    /// The same, less what this client has sent meanwhile.
     remaining: f64,
+    /// What this client has sent and has no response to.
+    in_flight: f64,
     reset_at: Timestamp,
     reported_at: Timestamp,
-    share: f64,
-    measured_at: Timestamp,
-    measured_remaining: f64,
-    measured_reset_at: Timestamp,
-    used: f64,
     /// Whether the quota refills all the time, and not at the end of a window.
     is_bucket: bool,
+    /// When the last request was sent, and its cost.
+    sent_at: Timestamp,
+    cost: f64,
     next_at: Timestamp,
-    /// By how much each unit of the last request moved `next_at`.
-    seconds_per_unit: f64,
+    measured_at: Timestamp,
+    measured_remaining: f64,
+    /// What this client has used since the last measurement.
+    used: f64,
+    /// What this client and all clients have used, by all measurements. Old ones weigh less.
+    own: f64,
+    total: f64,
 }
 
 impl ReportedLimit {
     /// A limit of a first report. Reports without a remaining quota have nothing to pace by.
     pub(crate) fn new(info: &LimitInfo, now: Timestamp) -> Option<Self> {
-        let remaining = super::from_count(info.remaining?);
-        let reset_at = now.after(reset_after(info));
-        Some(Self {
+        let reported = super::from_count(info.remaining?);
+        let mut limit = Self {
             name: info.name.clone(),
             unit: info.unit,
             quota: info.quota.map(super::from_count),
             window: info.window,
-            remaining,
-            reset_at,
+            reported,
+            remaining: reported,
+            in_flight: 0.0,
+            reset_at: now.after(reset_after(info)),
             reported_at: now,
-            share: FIRST_SHARE,
-            measured_at: now,
-            measured_remaining: remaining,
-            measured_reset_at: reset_at,
-            used: 0.0,
-            // The end of a short window is never far: it makes no difference.
-            is_bucket: info.window.is_some_and(|window| window <= SHORT_WINDOW),
+            is_bucket: true,
+            sent_at: now,
+            cost: 1.0,
             next_at: now,
-            seconds_per_unit: 0.0,
-        })
+            measured_at: now,
+            measured_remaining: reported,
+            used: 0.0,
+            own: FIRST_WEIGHT,
+            total: FIRST_WEIGHT / FIRST_SHARE,
+        };
+        limit.is_bucket = limit.resembles_bucket(info);
+        if let Some((refill, quota)) = limit.bucket() {
+            let gap = FIRST_GAP * (quota - reported).max(1.0);
+            limit.total = FIRST_WEIGHT * gap.min(MAX_FIRST_GAP_SECONDS * refill).max(FIRST_GAP);
+            limit.next_at = now.after(limit.gap());
+        }
+        Some(limit)
     }
 
     /// Whether a report is about this limit.
@@ -78,7 +136,8 @@ impl ReportedLimit {
     /// Whether the last report still says something.
     pub(crate) fn is_fresh(&self, now: Timestamp) -> bool {
         let lifetime = self.window.unwrap_or(FRESH).max(FRESH).min(MAX_RESET);
-        now < self.reported_at.after(lifetime)
+        // A long gap is not cut short because the report that made it is old.
+        now < self.reported_at.after(lifetime).max(self.next_at)
     }
 
     /// The limit, to be shared with other processes.
@@ -94,125 +153,211 @@ impl ReportedLimit {
 
     /// When a request of this cost may be sent.
     pub(crate) fn ready_at(&self, cost: f64, now: Timestamp) -> Timestamp {
-        if !self.is_fresh(now) || cost <= 0.0 || self.unit == LimitUnit::ConcurrentRequests {
+        if !self.is_pacing(cost, now) {
             return Timestamp::EPOCH;
         }
         // A cost above the quota will never fit; the server has to say so itself.
-        let needed = cost.min(self.quota.unwrap_or(cost));
-        if self.remaining < needed && now < self.reset_at {
-            return self.reset_at;
+        let missing = cost.min(self.quota.unwrap_or(cost)) - self.remaining;
+        if missing <= 0.0 || now >= self.reset_at {
+            return self.next_at;
         }
-        self.next_at
+        match self.bucket() {
+            Some((refill, _)) => {
+                let refilled_at = self.reported_at.after(nanos(missing / refill));
+                self.next_at.max(refilled_at)
+            }
+            None => self.reset_at,
+        }
+    }
+
+    /// Whether the limit paces requests of this cost.
+    pub(crate) fn is_pacing(&self, cost: f64, now: Timestamp) -> bool {
+        self.is_fresh(now) && cost > 0.0 && self.unit != LimitUnit::ConcurrentRequests
+    }
+
+    /// Whether a request of this cost may have been refused by this limit: the response says so, or says nothing about it.
+    pub(crate) fn may_refuse(&self, cost: f64, now: Timestamp) -> bool {
+        self.is_fresh(now) && (self.reported_at < now || self.reported < cost.max(1.0))
     }
 
     /// Records that a request of this cost is sent.
     pub(crate) fn on_send(&mut self, cost: f64, now: Timestamp) {
-        if self.unit == LimitUnit::ConcurrentRequests {
+        if self.unit == LimitUnit::ConcurrentRequests || cost <= 0.0 {
             return;
         }
-        let rate = self.rate(now);
         self.remaining = (self.remaining - cost).max(0.0);
-        self.used += cost;
-        self.seconds_per_unit = if rate > 0.0 { 1.0 / rate } else { 0.0 };
-        let gap = nanos(cost * self.seconds_per_unit);
-        self.next_at = self.next_at.max(now).after(gap.min(MAX_RESET));
+        self.in_flight += cost;
+        self.sent_at = now;
+        self.cost = cost;
+        self.next_at = now.after(self.gap());
     }
 
-    /// Corrects the cost of a request: `difference` is what it used more than was recorded.
+    /// Records that a request of this cost has a response, or is given up. A refused one used nothing.
+    pub(crate) fn on_finish(&mut self, cost: f64, is_refused: bool) {
+        self.in_flight = (self.in_flight - cost).max(0.0);
+        if !is_refused {
+            self.used += cost;
+        }
+    }
+
+    /// Corrects the cost of a request that is in flight: `difference` is what it used more than was recorded.
     pub(crate) fn on_settle(&mut self, difference: f64) {
         self.remaining = (self.remaining - difference).max(0.0);
-        self.used = (self.used + difference).max(0.0);
-        let shift = nanos(difference.abs() * self.seconds_per_unit);
-        self.next_at = if difference > 0.0 {
-            self.next_at.after(shift.min(MAX_RESET))
-        } else {
-            Timestamp::from_nanos(self.next_at.as_nanos().saturating_sub(shift.as_nanos()))
-        };
+        self.in_flight = (self.in_flight + difference).max(0.0);
+        self.cost = (self.cost + difference).max(0.0);
+        self.next_at = self.sent_at.after(self.gap());
     }
 
-    /// Records a refusal that the report did not foresee.
-    pub(crate) fn on_refusal(&mut self) {
-        self.share = (self.share * 0.8).max(MIN_SHARE);
+    /// Records a refusal. If the response did not report the limit, others have used it up since the last report.
+    pub(crate) fn on_refusal(&mut self, now: Timestamp) {
+        if self.reported_at < now {
+            self.remaining = 0.0;
+            self.next_at = self.sent_at.after(self.gap());
+        }
     }
 
     /// Records a new report.
     pub(crate) fn update(&mut self, info: &LimitInfo, now: Timestamp) {
-        let Some(remaining) = info.remaining.map(super::from_count) else {
+        let Some(reported) = info.remaining.map(super::from_count) else {
             return;
         };
-        self.quota = info.quota.map(super::from_count).or(self.quota);
-        self.window = info.window.or(self.window);
+        let quota = info.quota.map(super::from_count).or(self.quota);
+        let window = info.window.or(self.window);
+        // A bucket stays one, unless a report contradicts it.
+        self.is_bucket |= quota != self.quota || window != self.window;
+        self.quota = quota;
+        self.window = window;
+        self.is_bucket &= self.resembles_bucket(info);
         self.reset_at = now.after(reset_after(info));
         self.reported_at = now;
-        self.remaining = remaining;
-        self.measure(remaining, now);
+        self.reported = reported;
+        self.measure(now);
+        self.remaining = (reported - self.in_flight).max(0.0);
+        self.next_at = self.sent_at.after(self.gap());
     }
 
-    /// Units per second for this client.
-    fn rate(&self, now: Timestamp) -> f64 {
-        let left = seconds(self.reset_at.since(now)).max(1.0);
+    /// Whether the reset of a report is the time in which a bucket would gain what is missing.
+    fn resembles_bucket(&self, info: &LimitInfo) -> bool {
+        let (Some(rate), Some(quota), Some(window)) = (self.sustained(), self.quota, self.window)
+        else {
+            return false;
+        };
+        if window <= SHORT_WINDOW {
+            return true;
+        }
+        let missing = quota - info.remaining.map_or(0.0, super::from_count);
+        let difference = seconds(reset_after(info)) - missing / rate;
+        difference.abs() <= ROUNDING_SECONDS + ROUNDING_PART * seconds(window)
+    }
+
+    /// This client's share of the traffic.
+    fn share(&self) -> f64 {
+        (self.own / self.total).clamp(MIN_SHARE, 1.0)
+    }
+
+    /// The gap after the last request.
+    pub(crate) fn gap(&self) -> Nanos {
+        let share = self.share();
+        let gap = match self.bucket() {
+            Some((refill, quota)) => self.bucket_gap(share, refill, quota),
+            None => self.cost / self.window_rate(share),
+        };
+        nanos(gap).min(MAX_RESET)
+    }
+
+    /// The share, a little larger if it is small.
+    fn favored(share: f64, part: f64) -> f64 {
+        let favor = (FAVOR / share.sqrt()).min(MAX_FAVOR) * part;
+        (share * (1.0 + favor)).min(1.0)
+    }
+
+    fn bucket_gap(&self, share: f64, refill: f64, quota: f64) -> f64 {
+        let reserve = (RESERVE_ROOTS * quota.sqrt()).min(MAX_RESERVE * quota);
+        let favored = Self::favored(share, (self.remaining / reserve).min(1.0));
+        let paced = self.cost / (refill * favored);
+        let correction = LEVEL_GAIN * (reserve - self.remaining) / refill;
+        let least = if share > LONE_SHARE {
+            LONE_MIN_GAP
+        } else {
+            MIN_GAP
+        };
+        (paced + correction).max(paced * least)
+    }
+
+    /// Units per second until the end of the window, for this client.
+    fn window_rate(&self, share: f64) -> f64 {
+        let left = seconds(self.reset_at.since(self.sent_at.max(self.reported_at))).max(1.0);
         let total = self.remaining.max(1.0) / left;
         let Some(sustained) = self.sustained() else {
-            return self.share * total;
+            return Self::favored(share, 1.0) * total;
         };
-        // A bucket gains this much even if nothing remains.
-        let total = if self.is_bucket {
-            total.max(sustained)
-        } else {
-            total
-        };
+        if self.window.is_some_and(|window| window <= SHORT_WINDOW) {
+            // Its end is reported in whole seconds: nobody knows when it is.
+            return share * total.max(SHORT_WINDOW_RATE * sustained);
+        }
         // Beyond twice the quota's own rate there is only a burst, which others want as well.
-        let total = if self.share > 0.9 {
+        let most = if share > LONE_SHARE {
             total
         } else {
-            total.min(sustained * 2.0)
+            sustained / MIN_GAP
         };
-        self.share * total
+        Self::favored(share, 1.0) * total.min(most)
+    }
+
+    /// The units per second that a bucket gains, and its quota.
+    fn bucket(&self) -> Option<(f64, f64)> {
+        self.sustained().zip(self.quota).filter(|_| self.is_bucket)
     }
 
     /// Units per second that the quota admits in the long run, for all clients.
-    fn sustained(&self) -> Option<f64> {
+    pub(crate) fn sustained(&self) -> Option<f64> {
         let window = self.window.filter(|window| !window.is_zero())?;
-        Some(self.quota? / seconds(window))
+        Some(self.quota? / seconds(window)).filter(|rate| *rate > 0.0)
     }
 
-    /// Measures this client's share of the traffic since the last measurement.
-    fn measure(&mut self, remaining: f64, now: Timestamp) {
-        let elapsed = now.since(self.measured_at);
-        if elapsed < Nanos::from_secs(1) || (self.used < 1.0 && elapsed < Nanos::from_secs(5)) {
+    /// Measures what this client and all clients have used since the last measurement.
+    fn measure(&mut self, now: Timestamp) {
+        let elapsed = seconds(now.since(self.measured_at));
+        let is_full = self.quota.is_some_and(|quota| self.reported + 1.0 >= quota);
+        let spent = if is_full {
+            self.used
+        } else {
+            self.measured_remaining - self.reported + self.gained(elapsed)
+        };
+        // A window has ended: nobody knows what was used before its end.
+        let is_next_window = spent < 0.0;
+        let jump = self.quota.map_or(0.0, |quota| WINDOW_JUMP * quota);
+        self.is_bucket &= spent >= -jump || self.share() < WINDOW_SHARE;
+        let is_long = spent >= MIN_SPENT
+            || elapsed >= MAX_MEASURED_SECONDS
+            || (is_full && elapsed >= FULL_SECONDS);
+        if !is_next_window && (self.used <= 0.0 || !is_long) {
             return;
         }
-        let moved = self
-            .reset_at
-            .since(self.measured_reset_at)
-            .max(self.measured_reset_at.since(self.reset_at));
-        // A window's end stays where it is until the next window; the reset of a bucket moves as it refills.
-        let is_window = moved <= Nanos::from_millis(1_500) && elapsed > Nanos::from_secs(3);
-        let is_next = self.window.is_some_and(|window| moved >= window);
-        if self.window.is_some_and(|window| window > SHORT_WINDOW) && !is_next {
-            self.is_bucket = !is_window && elapsed > Nanos::from_secs(3);
-        }
-        let refill = match (self.sustained(), self.quota) {
-            // A full bucket gains nothing: what others could have used at most is what is missing now.
-            (Some(sustained), Some(quota)) if !is_window => (sustained * seconds(elapsed))
-                .min((quota - self.measured_remaining).max(0.0) + self.used),
-            _ => 0.0,
-        };
-        let spent = self.measured_remaining - remaining + refill;
-        let is_full = self.quota.is_some_and(|quota| remaining + 1.0 >= quota);
-        if self.used > 0.0 && (spent > 0.0 || is_full) {
-            let share = if is_full { 1.0 } else { self.used / spent };
-            let share = share.clamp(MIN_SHARE, 1.0);
-            self.share += (share - self.share) * SMOOTHING;
+        if !is_next_window {
+            let memory = if is_full { FULL_MEMORY } else { MEMORY };
+            self.own = self.own * memory + self.used;
+            self.total = self.total * memory + spent.max(self.used);
         }
         self.measured_at = now;
-        self.measured_remaining = remaining;
-        self.measured_reset_at = self.reset_at;
+        self.measured_remaining = self.reported;
         self.used = 0.0;
     }
-}
 
-const MIN_SHARE: f64 = 0.000_1;
+    /// What a bucket has gained in so many seconds.
+    fn gained(&self, elapsed: f64) -> f64 {
+        let Some((refill, quota)) = self.bucket() else {
+            return 0.0;
+        };
+        let gained = refill * elapsed;
+        if self.reported.min(self.measured_remaining) > NEARLY_FULL * quota {
+            // It may have been full: it gained what was missing and what this client has used, and others have used little.
+            gained.min((quota - self.measured_remaining).max(0.0) + self.used)
+        } else {
+            gained
+        }
+    }
+}
 
 fn reset_after(info: &LimitInfo) -> Nanos {
     let reset = info

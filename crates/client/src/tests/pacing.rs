@@ -165,3 +165,50 @@ fn one_request_has_to_succeed_after_an_outage() {
     pacer.on_response(grant, 200, &info(&[]), seconds(2));
     assert_eq!(due(&mut pacer, seconds(3)), [second]);
 }
+
+/// A server may have a limit that it does not report beside one that it reports.
+#[test]
+fn a_refusal_that_no_report_explains_shows_a_hidden_quota() {
+    let rate_after = |fields: &[(&str, &str)]| {
+        let mut pacer = Pacer::new(PacerSettings::default(), 7);
+        let grant = granted(&mut pacer, &request(), NOW);
+        let report = [
+            ("ratelimit-policy", r#""a";q=100;w=60"#),
+            ("ratelimit", r#""a";r=90;t=6"#),
+        ];
+        pacer.on_response(grant, 200, &info(&report), NOW);
+        let before = pacer.status(NOW).next().unwrap().rate;
+        let grant = granted(&mut pacer, &request(), seconds(30));
+        pacer.on_response(grant, 429, &info(fields), seconds(31));
+        pacer.status(NOW).next().unwrap().rate / before
+    };
+    let policy = ("ratelimit-policy", r#""a";q=100;w=60"#);
+    assert!(rate_after(&[policy, ("ratelimit", r#""a";r=89;t=7"#)]) < 0.9);
+    // The reported limit explains these: it is used up, or may be.
+    assert!(rate_after(&[policy, ("ratelimit", r#""a";r=0;t=60"#)]) >= 1.0);
+    assert!(rate_after(&[]) >= 1.0);
+}
+
+/// Reports of tokens say nothing about requests that use none, and requests that use none do not move the next one that does.
+#[test]
+fn a_report_of_tokens_does_not_pace_requests_without_tokens() {
+    let settings = PacerSettings::default().with_initial_rate(1.0).unwrap();
+    let mut pacer = Pacer::new(settings, 7);
+    let fields = [
+        ("x-ratelimit-limit-tokens", "1000"),
+        ("x-ratelimit-remaining-tokens", "600"),
+        ("x-ratelimit-reset-tokens", "60s"),
+    ];
+    let grant = granted(&mut pacer, &request(), NOW);
+    pacer.on_response(grant, 200, &info(&fields), NOW);
+    let tokens = request().with_cost(RequestCost::NONE.with_output_tokens(100));
+    let _first = granted(&mut pacer, &tokens, seconds(2));
+    let _without = granted(&mut pacer, &request(), seconds(4));
+    // One request a second, although the report leaves 500 tokens.
+    queued(&mut pacer, &request(), seconds(4));
+    assert_eq!(due(&mut pacer, seconds(6)).len(), 1);
+    // A hundred tokens of ten a second, times a share of a quarter.
+    let waiter = queued(&mut pacer, &tokens, seconds(10));
+    assert!(due(&mut pacer, seconds(15)).is_empty());
+    assert_eq!(due(&mut pacer, seconds(60)), [waiter]);
+}

@@ -146,6 +146,11 @@ impl HiddenQuota {
         }
     }
 
+    /// Whether no refusal has shown a quota yet.
+    pub(crate) fn is_start(&self) -> bool {
+        self.phase == Phase::Start
+    }
+
     /// Requests per second.
     pub(crate) const fn rate(&self) -> f64 {
         self.rate
@@ -163,17 +168,15 @@ impl HiddenQuota {
         }
     }
 
-    /// Records that a request is sent at `now`. `is_limited` if requests wait, so that a higher rate would be used; `is_reported` if the server
-    /// reports its limits, so that this rate only bounds the first seconds.
+    /// Records that a request is sent at `now`. `is_limited` if requests wait for this rate, so that a higher one would be used.
     pub(crate) fn on_send(
         &mut self,
         now: Timestamp,
         is_limited: bool,
-        is_reported: bool,
         random: &mut Random,
     ) -> Purpose {
         if is_limited {
-            self.grow(now, is_reported);
+            self.grow(now);
         } else {
             self.admissions.interrupt(now);
         }
@@ -237,10 +240,9 @@ impl HiddenQuota {
     }
 
     /// Grows the rate for the time since it last did. A rate that nobody uses up does not grow.
-    fn grow(&mut self, now: Timestamp, is_reported: bool) {
+    fn grow(&mut self, now: Timestamp) {
         let elapsed = seconds(now.since(self.grown_at)).min(5.0);
         match self.phase {
-            Phase::Start if is_reported => self.set_rate(self.rate * elapsed.exp2().min(1.15)),
             Phase::Start => {
                 let doublings = (START_GROWTH_PER_REQUEST / std::f64::consts::LN_2 * self.rate)
                     .min(1.0)

@@ -72,7 +72,7 @@ fn run(seconds: usize, seed: u64, decide: &mut Decide<'_>) -> (Vec<u32>, Vec<u32
         if second >= seconds as f64 {
             break;
         }
-        let purpose = quota.on_send(now, true, false, &mut random);
+        let purpose = quota.on_send(now, true, &mut random);
         let is_admitted = decide(second);
         let counts = if is_admitted {
             &mut admitted
@@ -128,14 +128,14 @@ fn an_idle_hour_after_a_refusal_does_not_count_as_a_slow_server() {
     let mut now = Timestamp::from_secs(1);
     let mut quota = HiddenQuota::new(SETTINGS, now);
     let mut refuse = |quota: &mut HiddenQuota, now: Timestamp| {
-        let purpose = quota.on_send(now, true, false, &mut random);
+        let purpose = quota.on_send(now, true, &mut random);
         quota.on_refusal(purpose, now, now, &mut random);
     };
     refuse(&mut quota, now);
     let rate = quota.rate();
     for _ in 0..10 {
         now = now.after(Nanos::from_secs(360));
-        let purpose = quota.on_send(now, false, false, &mut Random::new(2));
+        let purpose = quota.on_send(now, false, &mut Random::new(2));
         quota.on_success(purpose, now, now);
     }
     now = now.after(Nanos::from_secs(1));
