@@ -23,6 +23,8 @@ pub(crate) struct Options {
     pub(crate) throttlecrab: Option<PathBuf>,
     pub(crate) envoy: Option<PathBuf>,
     pub(crate) pingora: Option<PathBuf>,
+    /// A peer that is not on crates.io, which the caller has built.
+    pub(crate) limitador: Option<PathBuf>,
     /// A file that is to have every measurement.
     pub(crate) measurements: Option<PathBuf>,
     pub(crate) parts: Vec<Part>,
@@ -42,7 +44,7 @@ pub(crate) enum Part {
     Gateway,
 }
 
-const USAGE: &str = "usage: bench servers [--quick] [--markdown] [--rounds N] [--requests N] [--keys N] [--measurements FILE] \
+const USAGE: &str = "usage: bench servers [--quick] [--markdown] [--rounds N] [--requests N] [--keys N] [--measurements FILE] [--limitador PROGRAM] \
                      [resp] [pipelined] [http] [grpc] [workers] [memory] [fleet] [connections] [gateway]";
 
 const ALL: [(&str, Part); 9] = [
@@ -71,6 +73,7 @@ impl Options {
             throttlecrab: None,
             envoy: None,
             pingora: None,
+            limitador: None,
             measurements: None,
             parts: Vec::new(),
         };
@@ -91,6 +94,7 @@ impl Options {
                 "--tollgate" => options.tollgate = value()?.into(),
                 "--envoy" => options.envoy = Some(value()?.into()),
                 "--pingora" => options.pingora = Some(value()?.into()),
+                "--limitador" => options.limitador = Some(value()?.into()),
                 "--throttlecrab" => options.throttlecrab = Some(value()?.into()),
                 word => match ALL.iter().find(|(name, _)| *name == word) {
                     Some((_, part)) => options.parts.push(*part),

@@ -17,6 +17,9 @@ pub(super) const PEER_VERSION: &str = "0.4.40";
 /// Leaves out what has to be installed.
 pub(super) const WITHOUT_PEERS: &str = "--without-peers";
 
+/// Names the program of limitador-server, which people build themselves.
+pub(super) const LIMITADOR: &str = "--limitador";
+
 /// Envoy, among the programs that tests start too.
 const ENVOY: &str = "envoy-1.40/envoy/_bin/envoy";
 

@@ -118,6 +118,8 @@ pub(super) struct StudyOptions {
     is_resumed: bool,
     /// Leaves out the peers that have to be installed.
     is_without_peers: bool,
+    /// The program of limitador-server, which is not on crates.io.
+    limitador: Option<String>,
     /// Only these run. The results of the others come from earlier runs.
     only: Vec<String>,
 }
@@ -126,8 +128,13 @@ impl StudyOptions {
     /// Parses the arguments of `command`, which knows these studies.
     pub(super) fn parse(command: &str, args: &[String], known: &[&Study]) -> Result<Self, String> {
         let mut options = Self::default();
-        for word in args {
+        let mut words = args.iter();
+        while let Some(word) = words.next() {
             match word.as_str() {
+                servers::LIMITADOR => {
+                    let program = words.next().ok_or("`--limitador` needs a program")?;
+                    options.limitador = Some(program.clone());
+                }
                 "--quick" => options.is_quick = true,
                 "--write" => options.is_written = true,
                 "--resume" => options.is_resumed = true,
@@ -140,7 +147,7 @@ impl StudyOptions {
                 word => {
                     let names: Vec<&str> = known.iter().map(|study| study.name).collect();
                     return Err(format!(
-                        "`bench {command}` knows --quick, --resume, --without-peers, --write and {}, not `{word}`",
+                        "`bench {command}` knows --limitador PROGRAM, --quick, --resume, --without-peers, --write and {}, not `{word}`",
                         names.join(", ")
                     ));
                 }
@@ -247,6 +254,9 @@ impl Study {
         }
         if options.is_without_peers && self.program == Program::Servers {
             args.push(servers::WITHOUT_PEERS.to_owned());
+        }
+        if let (Some(program), Program::Servers) = (&options.limitador, self.program) {
+            args.extend([servers::LIMITADOR.to_owned(), program.clone()]);
         }
         // What it needs is built and installed before the clock starts.
         let mut command = self.program.command(workspace, &args)?;

@@ -123,21 +123,7 @@ impl Ours {
 
     /// Envoy's question about one descriptor.
     pub(crate) fn grpc(&self) -> Contender {
-        let entry = Entry {
-            key: "user".to_owned(),
-            value: key(0),
-        };
-        let request = RateLimitRequest {
-            domain: "bench".to_owned(),
-            descriptors: vec![Descriptor {
-                entries: vec![entry],
-            }],
-            hits_addend: 0,
-        };
-        let message = request.encode_to_vec();
-        let method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-        let talk = move || Calls::new(method, &message);
-        self.contender(self.grpc, talk)
+        self.contender(self.grpc, envoy_calls())
     }
 
     fn contender<T: Talk + 'static>(
@@ -154,6 +140,24 @@ impl Ours {
         let words = ["CL.THROTTLE", "KEY", &burst, &count, &period, "1"];
         Commands::new(&words, Admits::Zero)
     }
+}
+
+/// Envoy's question about one descriptor, to any server that answers it.
+pub(super) fn envoy_calls() -> impl Fn() -> Calls {
+    let entry = Entry {
+        key: "user".to_owned(),
+        value: key(0),
+    };
+    let request = RateLimitRequest {
+        domain: "bench".to_owned(),
+        descriptors: vec![Descriptor {
+            entries: vec![entry],
+        }],
+        hits_addend: 0,
+    };
+    let message = request.encode_to_vec();
+    let method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    move || Calls::new(method, &message)
 }
 
 impl Drop for Ours {

@@ -4,7 +4,9 @@
 //! through the same client. Must not know: how anything is measured.
 
 use super::{Keys, ONE_BY_ONE, Report, Workload, fill_all, streams};
-use crate::contenders::{Consistency, Ours, Setup, Store, bare_tonic, tonic_and_call};
+use crate::contenders::{
+    Consistency, Counters, Limitador, Ours, Setup, Store, bare_tonic, tonic_and_call,
+};
 use crate::options::Options;
 
 pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> {
@@ -24,13 +26,17 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
         tonic_and_call(&node, &stores[0], &call)?,
     ];
     let [tonic, composed] = floors;
-    let contenders = [
+    let mut contenders = vec![
         node.called(EXACT),
         leased.grpc().called(LEASED),
         tonic,
         composed,
     ];
     let parts = contenders[3].name;
+    let limitador = limitador(options)?;
+    for (limitador, _store, name) in &limitador {
+        contenders.push(limitador.grpc().called(name));
+    }
     for (suffix, keys) in [("", Keys::Hot), (", many keys", Keys::Many(options.many()))] {
         let workload = Workload {
             id: &format!("redis grpc{suffix}"),
@@ -46,7 +52,10 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
         report.goals.at_most(&what, 1.3, study.ours_to(parts));
     }
 
-    let contenders = [exact.http().called(EXACT), leased.http().called(LEASED)];
+    let mut contenders = vec![exact.http().called(EXACT), leased.http().called(LEASED)];
+    for (limitador, _store, name) in &limitador {
+        contenders.push(limitador.http().called(name));
+    }
     fill_all(&contenders, options.many())?;
     let workload = Workload {
         id: "redis http",
@@ -58,6 +67,27 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
     let what = "HTTP check over Redis: `leased` beside `exact`";
     report.goals.at_most(what, 1.0, study.times_ours(LEASED));
     Ok(())
+}
+
+/// The peer that answers Envoy too, on a Redis of its own for each of its two ways to count there.
+fn limitador(options: &Options) -> Result<Vec<(Limitador, Store, &'static str)>, String> {
+    let Some(program) = &options.limitador else {
+        return Ok(Vec::new());
+    };
+    let stores = [Store::start()?, Store::start()?];
+    let [exact, cached] = stores;
+    Ok(vec![
+        (
+            Limitador::start(program, Counters::Redis(&exact))?,
+            exact,
+            "limitador-server",
+        ),
+        (
+            Limitador::start(program, Counters::RedisCached(&cached))?,
+            cached,
+            "limitador-server, cached",
+        ),
+    ])
 }
 
 const EXACT: &str = "tollgate, exact";

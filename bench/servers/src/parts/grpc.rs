@@ -4,7 +4,7 @@
 //! floor that answers with the same message is measured in the same run. Must not know: how anything is measured.
 
 use super::{Keys, Report, Workload, fill_all, streams};
-use crate::contenders::{Ours, Setup, Throttlecrab, bare_tonic};
+use crate::contenders::{Limitador, Ours, Setup, Throttlecrab, bare_tonic};
 use crate::options::Options;
 
 /// Connections and streams on each.
@@ -23,6 +23,8 @@ pub(super) fn run(
     let floor = bare_tonic(&ours)?;
     let mut contenders = vec![ours, floor];
     contenders.extend(throttlecrab.map(Throttlecrab::grpc));
+    let limitador = Limitador::in_memory(options)?;
+    contenders.extend(limitador.as_ref().map(Limitador::grpc));
     let tonic = contenders[1].name;
     fill_all(&contenders, options.many())?;
     for (connections, depth) in SHAPES {

@@ -3,7 +3,7 @@
 //! Must not know: how anything is measured.
 
 use super::{Keys, ONE_BY_ONE, Report, Workload, fill_all};
-use crate::contenders::{Envoy, Nginx, Ours, Throttlecrab, bare_hyper};
+use crate::contenders::{Envoy, Limitador, Nginx, Ours, Throttlecrab, bare_hyper};
 use crate::options::Options;
 
 pub(super) fn run(
@@ -21,6 +21,8 @@ pub(super) fn run(
     let mut contenders = vec![ours, floor, nginx.http()];
     contenders.extend(throttlecrab.map(Throttlecrab::http));
     contenders.extend(envoy.as_ref().map(Envoy::http));
+    let limitador = Limitador::in_memory(options)?;
+    contenders.extend(limitador.as_ref().map(Limitador::http));
     let hyper = contenders[1].name;
     fill_all(&contenders, options.many())?;
     for (id, keys) in [
