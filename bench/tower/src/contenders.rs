@@ -55,6 +55,14 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         build: || tollgate(&[("per-client", "ip")]),
     },
     Contender {
+        name: "tollgate_two_limits_no_fields",
+        build: || without_fields(&[("per-client", "ip"), ("per-key", "header.x-api-key")]),
+    },
+    Contender {
+        name: "layer_that_does_nothing",
+        build: || Ok(app().layer(tower::layer::util::Identity::new())),
+    },
+    Contender {
         name: "governor_one_limit",
         build: || Ok(app().layer(governor!(PeerIpKeyExtractor))),
     },
@@ -88,6 +96,15 @@ fn app() -> Router {
 
 fn tollgate(limits: &[(&str, &str)]) -> Result<Router, Box<dyn Error>> {
     let mut layer = TollgateLayer::builder();
+    for (name, key) in limits {
+        layer = layer.limit(LimitSpec::rate(name, "1000000000/h").key(key));
+    }
+    Ok(app().layer(layer.build()?))
+}
+
+/// The same without header fields.
+fn without_fields(limits: &[(&str, &str)]) -> Result<Router, Box<dyn Error>> {
+    let mut layer = TollgateLayer::builder().dialects(tollgate_tower::Dialects::NONE);
     for (name, key) in limits {
         layer = layer.limit(LimitSpec::rate(name, "1000000000/h").key(key));
     }

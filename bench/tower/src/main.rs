@@ -46,7 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn build(runtime: &Runtime, contender: &Contender) -> Result<Router, Box<dyn Error>> {
     // Buffers of tower start a task, so they need a runtime around them.
     let _entered = runtime.enter();
-    (contender.build)()
+    // As `axum::serve` does: a router without it builds its layers anew for each request.
+    Ok((contender.build)()?.with_state(()))
 }
 
 /// Instructions in here are counted.

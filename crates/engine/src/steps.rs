@@ -32,8 +32,8 @@ pub trait StoreSteps {
     fn resume(&mut self, replies: Vec<StoreReply>, outcome: Result<BatchOutcome, StoreError>);
 }
 
-/// Runs a procedure on a store that answers at once.
-#[inline]
+/// Runs a procedure on a store that answers at once. Inlined: a decision then stays where the caller has it.
+#[inline(always)]
 pub fn run_local<P: StoreSteps, S: Store + ?Sized>(steps: &mut P, store: &S) {
     loop {
         let len = steps.batch_len();

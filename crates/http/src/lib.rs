@@ -39,3 +39,4 @@ pub use rate_limit_info::{LimitInfo, LimitUnit, RateLimitInfo, RefusalReason};
 pub use rate_limit_item::RateLimitItem;
 pub use rate_limit_status::{Jitter, RateLimitStatus, retry_after};
 pub use read::ResponseReader;
+pub use write::limit_template::LimitTemplate;

@@ -6,7 +6,7 @@ use siphasher::sip128::SipHasher24;
 
 use crate::text::base64;
 
-/// The digest of a partition key: twelve bytes, sent as sixteen base64 characters.
+/// The digest of a partition key: twelve bytes, sent as sixteen base64 characters. Kept as the parameter that is sent.
 ///
 /// It is the same on every node with the same secret. Without the secret nobody can derive the key from it or verify a
 /// guess.
@@ -21,7 +21,10 @@ use crate::text::base64;
 /// assert_ne!(alice, PartitionKey::digest(&[8; 16], b"alice"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PartitionKey([u8; 16]);
+pub struct PartitionKey([u8; PARAMETER_LEN]);
+
+/// The length of `;pk=:`, sixteen characters and `:`.
+const PARAMETER_LEN: usize = 22;
 
 impl PartitionKey {
     /// The digest of `key` under the fleet's `secret`.
@@ -29,11 +32,15 @@ impl PartitionKey {
     pub fn digest(secret: &[u8; 16], key: &[u8]) -> Self {
         let digest = SipHasher24::new_with_key(secret).hash(key).as_bytes();
         let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = digest;
-        Self(base64(&[a, b, c, d, e, f, g, h, i, j, k, l]))
+        let mut parameter = *b";pk=:................:";
+        if let Some(text) = parameter.get_mut(5..21) {
+            text.copy_from_slice(&base64(&[a, b, c, d, e, f, g, h, i, j, k, l]));
+        }
+        Self(parameter)
     }
 
-    /// The digest as base64.
-    pub(crate) const fn as_base64(&self) -> &[u8] {
+    /// The digest as the parameter `pk` of the draft's fields, with its semicolon.
+    pub(crate) const fn as_parameter(&self) -> &[u8; PARAMETER_LEN] {
         &self.0
     }
 }
@@ -49,14 +56,14 @@ mod tests {
         let all: BTreeSet<Vec<u8>> = (0..10_000_u32)
             .map(|n| {
                 PartitionKey::digest(&secret, &n.to_be_bytes())
-                    .as_base64()
+                    .as_parameter()
                     .to_vec()
             })
             .collect();
         assert_eq!(all.len(), 10_000);
         let empty = PartitionKey::digest(&secret, b"");
-        assert_eq!(empty.as_base64().len(), 16);
+        assert_eq!(empty.as_parameter().len(), 22);
         let long = PartitionKey::digest(&secret, &[b'x'; 100_000]);
-        assert!(long.as_base64() != empty.as_base64());
+        assert!(long.as_parameter() != empty.as_parameter());
     }
 }

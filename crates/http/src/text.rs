@@ -46,28 +46,31 @@ pub(crate) const fn seconds(span: Nanos) -> u64 {
     span.as_secs_ceil()
 }
 
-/// Appends the digits of a number: pairs out of a table, from the last one, and then all of them at once.
+/// Appends the digits of a number: pairs out of a table, from the last one, each at its place. Digits that are written
+/// elsewhere and copied then wait for the processor to finish the small writes.
 fn push_digits(out: &mut Vec<u8>, number: u64) {
     if number < 10 {
         return out.push(ascii_digit(number));
     }
-    // The largest number has twenty digits.
-    let mut text = [[b'0'; 2]; 10];
-    let (mut rest, mut len) = (number, 0);
-    for slot in text.iter_mut().rev() {
+    let len = usize::try_from(number.ilog10()).map_or(1, |log| log.saturating_add(1));
+    let start = out.len();
+    // The largest number has twenty digits. A constant length is one or two instructions.
+    out.extend_from_slice(&[b'0'; 20]);
+    out.truncate(start.saturating_add(len));
+    let mut rest = number;
+    let digits = out.get_mut(start..).unwrap_or_default();
+    let (first, pairs) = digits.as_rchunks_mut::<2>();
+    for slot in pairs.iter_mut().rev() {
         let pair = usize::try_from(rest % 100).ok();
         *slot = pair
             .and_then(|pair| PAIRS.get(pair))
             .copied()
             .unwrap_or_default();
-        len += if rest < 10 { 1 } else { 2 };
         rest /= 100;
-        if rest == 0 {
-            break;
-        }
     }
-    let text = text.as_flattened();
-    out.extend_from_slice(text.get(text.len() - len..).unwrap_or_default());
+    if let [first] = first {
+        *first = ascii_digit(rest);
+    }
 }
 
 /// The text of 0 to 99 in two digits.

@@ -183,6 +183,12 @@ impl<T> ConcurrencyGate<T> {
         self.limit.latency_seconds().map(from_seconds)
     }
 
+    /// The requests that the upstream can do in a second. `None` before its capacity was found.
+    #[must_use]
+    pub fn capacity_per_second(&self) -> Option<f64> {
+        self.limit.throughput_per_second()
+    }
+
     /// As many requests may wait as may run: more would wait longer than a latency.
     fn queue_capacity(&self) -> usize {
         usize::try_from(self.limit.limit())

@@ -3,7 +3,7 @@
 //! [`AdaptiveLimit`] finds the concurrency limit of an upstream from its throughput, latency and requests in flight.
 //! [`PriorityQueue`] holds requests above the limit for a bounded time. [`ConcurrencyGate`] is both together.
 //! [`UtilizationShedder`] and [`ReservedShare`] shed classes of low priority, by the usage of a whole fleet with [`PeerUsage`];
-//! a [`ReserveLoan`] keeps the limit measurable meanwhile. [`RetryBudget`] bounds retries and [`CreditPool`] divides spare room among clients.
+//! a [`ReserveLoan`] keeps the limit measurable meanwhile. [`RetryBudget`] bounds retries and [`CreditLedger`] divides the capacity among clients.
 //!
 //! Time is handed in as a [`Timestamp`](tollgate_core::Timestamp). Must not know: clocks, locks around a state machine, HTTP,
 //! policies, sockets.
@@ -12,7 +12,7 @@
 
 mod adaptive_limit;
 mod concurrency_gate;
-mod credit_pool;
+mod credit_ledger;
 mod fleet_usage;
 mod priority_class;
 mod priority_queue;
@@ -23,7 +23,7 @@ mod utilization_shedder;
 
 pub use adaptive_limit::{AdaptiveLimit, Completion, MAX_LIMIT};
 pub use concurrency_gate::{ConcurrencyGate, GateOutcome, QueueOccupancy};
-pub use credit_pool::CreditPool;
+pub use credit_ledger::{CreditClient, CreditLedger, CreditOffer, MAX_CREDIT_CLIENTS};
 pub use fleet_usage::{PeerUsage, Usage};
 pub use priority_class::{MAX_CLASSES, PriorityClass};
 pub use priority_queue::{PriorityQueue, PushOutcome};

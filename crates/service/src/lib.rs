@@ -22,6 +22,7 @@ mod open_request;
 mod operator;
 mod overload;
 mod panic_guard;
+mod policy_features;
 mod redact;
 pub mod reload;
 mod saturation;
@@ -40,17 +41,17 @@ pub use demo::demo_policy;
 pub use denial_log::DenialLogMode;
 pub use error::InvalidService;
 pub use header_fields::{
-    HeaderCache, HeaderRenderer, HeaderSubject, copy_to_shared, role_name, with_header_fields,
-    write_problem,
+    AdmittedFields, HeaderCache, HeaderRenderer, HeaderSubject, copy_to_shared, role_name,
+    with_header_fields, write_problem,
 };
 pub use http_request::{HttpAttributes, decode_form, find_header, without_port};
 pub use metrics::{DegradationCause, Metrics, RequestOutcome, Transport};
 pub use open_request::OpenRequest;
 pub use operator::OperatorActionError;
 pub use overload::{
-    FleetUsageStatus, OverloadControl, OverloadEntry, OverloadPermit, OverloadStatus,
-    OverloadTargetStatus, OverloadTargets, OverloadTicket, OverloadWait, Shed, ShedCount,
-    ShedMechanism,
+    CreditOffer, CreditStatus, FleetUsageStatus, OverloadControl, OverloadEntry, OverloadPermit,
+    OverloadStatus, OverloadTargetStatus, OverloadTargets, OverloadTicket, OverloadWait, Shed,
+    ShedCount, ShedMechanism,
 };
 pub use panic_guard::catch_panic;
 pub use saturation::{DEFAULT_MAX_WAITING, Saturation, WaitPermit};

@@ -23,6 +23,7 @@ use crate::header_fields::HeaderRenderer;
 use crate::metrics::{Metrics, Transport};
 use crate::open_request::PermitTable;
 use crate::overload::OverloadTargets;
+use crate::policy_features::PolicyFeatures;
 use crate::redact::redact;
 use crate::reload::PolicyReloader;
 use crate::saturation::{DEFAULT_MAX_WAITING, Saturation};
@@ -62,7 +63,15 @@ pub struct RateLimitService<C> {
     metrics: Arc<Metrics>,
     denial_log: DenialLog,
     claims: Arc<ClaimVerifier>,
+    features: Arc<PolicyFeatures>,
 }
+
+/// What decides on requests: the engine, the tokens that the policy accepts, and what the policy has.
+type Decides<C> = (
+    Arc<Engine<MemoryStore<C>>>,
+    Arc<ClaimVerifier>,
+    Arc<PolicyFeatures>,
+);
 
 /// The explanation of a policy without its secrets, and the policy's generation.
 #[derive(Debug)]
@@ -100,6 +109,7 @@ impl<C: Clock> RateLimitService<C> {
         let claims = Arc::<ClaimVerifier>::default();
         let prepared = claims.prepare(policy, &rules);
         claims.replace(prepared.map_err(InvalidService::Policy)?);
+        let features = Arc::new(PolicyFeatures::new(&rules));
         let engine = Engine::with_limit_ids(rules, state.store, &state.limit_ids)
             .map_err(InvalidService::Numbers)?;
         let explanation = PolicyExplanation {
@@ -107,7 +117,7 @@ impl<C: Clock> RateLimitService<C> {
             explanation,
         };
         Ok(Self::with_engine(
-            (Arc::new(engine), claims),
+            (Arc::new(engine), claims, features),
             None,
             explanation,
             secret,
@@ -148,13 +158,14 @@ impl<C: Clock> RateLimitService<C> {
         };
         let engine = Arc::clone(reloader.engine().engine());
         let claims = Arc::clone(reloader.engine().claims());
+        let features = Arc::clone(reloader.engine().features());
         let reloader = Some(Arc::new(reloader));
-        let decides = (engine, claims);
+        let decides = (engine, claims, features);
         Ok(Self::with_engine(decides, reloader, explanation, secret))
     }
 
     fn with_engine(
-        (engine, claims): (Arc<Engine<MemoryStore<C>>>, Arc<ClaimVerifier>),
+        (engine, claims, features): Decides<C>,
         reloader: Option<Arc<PolicyReloader<MemoryStore<C>>>>,
         explanation: PolicyExplanation,
         secret: Secret,
@@ -162,6 +173,7 @@ impl<C: Clock> RateLimitService<C> {
         Self {
             engine,
             claims,
+            features,
             fleet: OnceLock::new(),
             reloader,
             tickets: TicketTable::default(),
@@ -220,8 +232,8 @@ impl<C: Clock> RateLimitService<C> {
         let claims = self.claims.prepare(policy, &rules);
         self.claims.replace(claims.map_err(InvalidService::Policy)?);
         let generation = self
-            .engine
-            .replace(rules)
+            .features
+            .replace(&self.engine, rules)
             .map_err(InvalidService::Numbers)?;
         self.explanation.store(Arc::new(PolicyExplanation {
             generation,
@@ -234,6 +246,18 @@ impl<C: Clock> RateLimitService<C> {
     /// service has already joined a fleet.
     pub fn join(&self, fleet: &Arc<Fleet>) -> bool {
         self.fleet.set(Arc::clone(fleet)).is_ok()
+    }
+
+    /// Which rarely used parts the current policy has.
+    pub(crate) fn features(&self) -> &PolicyFeatures {
+        &self.features
+    }
+
+    /// Whether the current policy may read a cookie: then a transport has to
+    /// [resolve](crate::HttpAttributes::resolve_duplicates) cookies that are sent twice.
+    #[must_use]
+    pub fn may_read_cookies(&self) -> bool {
+        self.features.may_read_cookies()
     }
 
     /// The fleet, if the service has joined one. Then a decision may wait for the shared store.

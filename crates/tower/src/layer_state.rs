@@ -10,14 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use tollgate_service::{
-    Attributes as _, CheckMode, CheckOptions, Clock, OpenRequest, Outcome, OverloadTicket,
-    RateLimitService, Refusal, Shed, Transport, Verdict, WaitPermit, WaitQueueFull,
+    Attributes as _, CheckMode, CheckOptions, Clock, CreditOffer, OpenRequest, Outcome,
+    OverloadTicket, RateLimitService, Refusal, Shed, Transport, Verdict, WaitPermit, WaitQueueFull,
     with_header_fields,
 };
 
 use crate::decision_info::DecisionInfo;
 use crate::overload::OverloadTurn;
-use crate::refusal::{refuse, refuse_shed, refuse_wait};
+use crate::refusal::{refuse, refuse_wait};
 use crate::request::{LayerAttributes, RequestHead, RequestSettings};
 use crate::response_fields::ResponseFields;
 
@@ -72,7 +72,7 @@ impl<C: Clock + 'static> LayerState<C> {
         self.prepare(&mut attributes);
         let ticket = match self.check_overload(head, &attributes) {
             Ok(ticket) => ticket,
-            Err(shed) => return Some(Decision::refused(refuse_shed(shed, is_grpc), None)),
+            Err(shed) => return Some(Decision::refused(self.refuse_shed(shed, is_grpc), None)),
         };
         self.service.renew_due_permits();
         let options = CheckOptions::default();
@@ -88,7 +88,7 @@ impl<C: Clock + 'static> LayerState<C> {
         self.prepare(&mut attributes);
         let ticket = match self.check_overload(head, &attributes) {
             Ok(ticket) => ticket,
-            Err(shed) => return Decision::refused(refuse_shed(shed, is_grpc), None),
+            Err(shed) => return Decision::refused(self.refuse_shed(shed, is_grpc), None),
         };
         self.service.renew_due_permits();
         let transport = transport(is_grpc);
@@ -116,7 +116,7 @@ impl<C: Clock + 'static> LayerState<C> {
 
     /// Resolves values that are sent twice. In place: the attributes are large, and moving them is not free.
     fn prepare(&self, attributes: &mut LayerAttributes<'_>) {
-        if attributes.may_repeat_values()
+        if attributes.may_repeat_values(self.service.may_read_cookies())
             && let Some(http) = attributes.http_mut()
         {
             let generation = self.service.engine().generation();
@@ -148,9 +148,11 @@ impl<C: Clock + 'static> LayerState<C> {
             }
             _ => None,
         };
+        let offer = |ticket| self.service.offer_credits(ticket);
+        let credits = ticket.as_ref().and_then(offer);
         let admission = LayerAdmission {
             request: self.service.open_request(verdict),
-            fields: self.fields(verdict),
+            fields: self.fields(verdict, credits),
             info,
             wait,
             overload: ticket.map(|ticket| Box::new(OverloadTurn::Later(ticket, is_grpc))),
@@ -172,7 +174,7 @@ impl<C: Clock + 'static> LayerState<C> {
             }
             WaitQueueFull::LetThrough => Decision::Admitted(LayerAdmission {
                 request: None,
-                fields: self.fields(peeked),
+                fields: self.fields(peeked, None),
                 info: self.report(|| DecisionInfo::without_wait(peeked, true)),
                 wait: None,
                 overload: None,
@@ -184,9 +186,15 @@ impl<C: Clock + 'static> LayerState<C> {
         self.reports_decisions.then(|| Box::new(info()))
     }
 
-    fn fields(&self, verdict: &Verdict) -> ResponseFields {
+    fn fields(&self, verdict: &Verdict, credits: Option<CreditOffer>) -> ResponseFields {
+        // Templates have no room for credits.
+        if credits.is_none()
+            && let Some(fields) = self.service.admitted_fields(verdict)
+        {
+            return ResponseFields::from_admitted(fields);
+        }
         with_header_fields(|fields| {
-            self.service.fields(verdict, fields);
+            self.service.fields_with_credits(verdict, credits, fields);
             ResponseFields::new(fields)
         })
     }

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Response, Uri};
 use tollgate_service::{
-    Clock, OverloadControl, OverloadEntry, OverloadPermit, OverloadTicket, OverloadWait,
+    Clock, OverloadControl, OverloadEntry, OverloadPermit, OverloadTicket, OverloadWait, Shed,
+    with_header_fields,
 };
 
 use crate::layer_state::{Decision, LayerAdmission, LayerState};
 use crate::refusal::refuse_shed;
 use crate::request::RequestHead;
+use crate::response_fields::ResponseFields;
 
 /// Finds what a request goes to, if the program knows it.
 type FindTarget = Box<dyn Fn(&HeaderMap, &Uri) -> Option<Arc<OverloadControl>> + Send + Sync>;
@@ -70,7 +72,7 @@ impl<C: Clock + 'static> LayerState<C> {
                 admission.overload = Some(Box::new(OverloadTurn::Waiting(wait, is_grpc)));
             }
             OverloadEntry::Shed(shed) => {
-                return Decision::Refused(Box::new(refuse_shed(shed, is_grpc)));
+                return Decision::Refused(Box::new(self.refuse_shed(shed, is_grpc)));
             }
         }
         Decision::Admitted(admission)
@@ -88,10 +90,23 @@ impl<C: Clock + 'static> LayerState<C> {
         let turn = admission.overload.take().map(|turn| *turn);
         if let Some(OverloadTurn::Waiting(wait, is_grpc)) = turn {
             let waited = wait.wait().await;
-            let permit = waited.map_err(|shed| Box::new(refuse_shed(shed, is_grpc)))?;
+            let permit = waited.map_err(|shed| Box::new(self.refuse_shed(shed, is_grpc)))?;
             self.hold(&mut admission, permit);
         }
         Ok(admission)
+    }
+
+    /// The refusal of a request that is shed, with the credits of its client.
+    pub(crate) fn refuse_shed(&self, shed: Shed, is_grpc: bool) -> Response<Bytes> {
+        let mut response = refuse_shed(shed, is_grpc);
+        if shed.credits.is_some() {
+            with_header_fields(|fields| {
+                if self.service.shed_fields(&shed, fields) {
+                    ResponseFields::new(fields).merge_into(response.headers_mut());
+                }
+            });
+        }
+        response
     }
 
     fn hold(&self, admission: &mut LayerAdmission<C>, permit: OverloadPermit) {

@@ -144,13 +144,11 @@ impl<'a> RequestHead<'a> {
     /// The client's address behind trusted proxies.
     fn client(&self, clients: &ClientAddressResolver) -> Option<IpAddr> {
         let peer = self.peer()?;
-        let client = match clients.field() {
-            Some(field) => {
-                let lines = self.headers.get_all(field).into_iter();
-                clients.resolve(peer, lines.map(HeaderValue::as_bytes))
-            }
-            None => clients.resolve(peer, []),
+        let Some(field) = clients.field() else {
+            return Some(peer.to_canonical());
         };
+        let lines = self.headers.get_all(field).into_iter();
+        let client = clients.resolve(peer, lines.map(HeaderValue::as_bytes));
         Some(client.address)
     }
 
@@ -215,11 +213,12 @@ pub(crate) struct LayerAttributes<'a> {
 
 impl<'a> LayerAttributes<'a> {
     /// Whether the request may have an attribute more than once. Most requests do not, so they need not look at the rules.
-    pub(crate) fn may_repeat_values(&self) -> bool {
+    /// Cookies count only if the policy reads some.
+    pub(crate) fn may_repeat_values(&self, reads_cookies: bool) -> bool {
         let headers = self.head.headers;
         self.uri.query().is_some()
             || headers.len() != headers.keys_len()
-            || headers.contains_key(COOKIE)
+            || (reads_cookies && headers.contains_key(COOKIE))
             // The two may contradict each other.
             || (self.uri.authority().is_some() && headers.contains_key(HOST))
     }

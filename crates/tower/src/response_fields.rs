@@ -6,7 +6,7 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use tollgate_service::{HeaderFields, Merge, copy_to_shared};
+use tollgate_service::{AdmittedFields, HeaderFields, Merge, copy_to_shared};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -32,8 +32,14 @@ pub(crate) struct ResponseFields {
 enum FieldNames {
     /// `RateLimit-Policy` with a value of this length, then `RateLimit`: an admission in the default dialect.
     Draft11(usize),
-    Others(Vec<ResponseField>),
+    /// `RateLimit-Policy` with this value, then `RateLimit`.
+    WithPolicy(HeaderValue),
+    Others(FieldList),
 }
+
+/// A list whose memory the thread uses again.
+#[derive(Debug, Default)]
+struct FieldList(Vec<ResponseField>);
 
 #[derive(Debug)]
 struct ResponseField {
@@ -44,7 +50,7 @@ struct ResponseField {
 
 impl Default for FieldNames {
     fn default() -> Self {
-        Self::Others(Vec::new())
+        Self::Others(FieldList::default())
     }
 }
 
@@ -63,18 +69,17 @@ impl FieldNames {
             value_len: field.value.len(),
             merge: field.merge,
         }));
-        Self::Others(others)
+        Self::Others(FieldList(others))
     }
 }
 
-impl Drop for FieldNames {
+impl Drop for FieldList {
     /// Keeps the memory of a list, also if the request is cancelled.
     fn drop(&mut self) {
-        let Self::Others(list) = self else { return };
-        if list.capacity() == 0 {
+        if self.0.capacity() == 0 {
             return;
         }
-        let mut list = std::mem::take(list);
+        let mut list = std::mem::take(&mut self.0);
         list.clear();
         // A thread that ends has no spare lists any more.
         let _is_ending = SPARE_LISTS.try_with(|spare| {
@@ -96,19 +101,43 @@ impl ResponseFields {
         }
     }
 
+    #[inline]
+    pub(crate) fn from_admitted(fields: AdmittedFields) -> Self {
+        Self {
+            values: fields.limit,
+            names: FieldNames::WithPolicy(fields.policy),
+        }
+    }
+
     /// Adds the fields to a response. A field that the response has is not replaced: list fields get another line, others stay.
     pub(crate) fn merge_into(self, headers: &mut HeaderMap) {
         let mut values = self.values;
-        match &self.names {
+        match self.names {
+            FieldNames::WithPolicy(policy) => {
+                append(headers, || RATELIMIT_POLICY, Some(policy));
+                append(
+                    headers,
+                    || RATELIMIT,
+                    HeaderValue::from_maybe_shared(values).ok(),
+                );
+            }
             FieldNames::Draft11(policy_len) => {
-                let policy = values.split_to((*policy_len).min(values.len()));
-                add(headers, RATELIMIT_POLICY, policy, Merge::Append);
-                add(headers, RATELIMIT, values, Merge::Append);
+                let policy = values.split_to(policy_len.min(values.len()));
+                append(
+                    headers,
+                    || RATELIMIT_POLICY,
+                    HeaderValue::from_maybe_shared(policy).ok(),
+                );
+                append(
+                    headers,
+                    || RATELIMIT,
+                    HeaderValue::from_maybe_shared(values).ok(),
+                );
             }
             FieldNames::Others(fields) => {
-                for field in fields {
+                for field in &fields.0 {
                     let value = values.split_to(field.value_len.min(values.len()));
-                    add(headers, header_name(field.name), value, field.merge);
+                    add(headers, &header_name(field.name), value, field.merge);
                 }
             }
         }
@@ -125,25 +154,44 @@ fn header_name(name: &'static str) -> HeaderName {
     }
 }
 
-/// Adds a field. A response that has no room for it goes without it.
-fn add(headers: &mut HeaderMap, name: HeaderName, value: Bytes, rule: Merge) {
-    if let (Ok(value), Ok(entry)) = (
-        HeaderValue::from_maybe_shared(value),
-        headers.try_entry(name),
-    ) {
-        merge(entry, value, rule);
+/// Adds a field.
+fn add(headers: &mut HeaderMap, name: &HeaderName, value: Bytes, rule: Merge) {
+    // Looking first is one more search, but most fields are appended to a response that has none of them.
+    if rule == Merge::KeepExisting && headers.contains_key(name) {
+        return;
+    }
+    append(
+        headers,
+        || name.clone(),
+        HeaderValue::from_maybe_shared(value).ok(),
+    );
+}
+
+/// Appends a value to a field. A response that has no room for it goes without it. The name is made where it is stored, because
+/// a name that is cloned first waits for its own writes.
+#[inline]
+fn append(headers: &mut HeaderMap, name: impl Fn() -> HeaderName, value: Option<HeaderValue>) {
+    let Some(value) = value else { return };
+    if let Ok(true) = headers.try_append(name(), value) {
+        remove_repetition(headers, name());
     }
 }
 
-fn merge(entry: Entry<'_, HeaderValue>, value: HeaderValue, rule: Merge) {
-    match (entry, rule) {
-        (Entry::Vacant(entry), _) => drop(entry.try_insert(value)),
-        (Entry::Occupied(mut entry), Merge::Append) => {
-            // An identical value adds nothing.
-            if !entry.iter().any(|one| *one == value) {
-                entry.append(value);
-            }
-        }
-        (Entry::Occupied(_), Merge::KeepExisting) => {}
+/// An identical value adds nothing: removes the last value of a field if it is there before.
+#[cold]
+fn remove_repetition(headers: &mut HeaderMap, name: HeaderName) {
+    let mut entry = match headers.entry(name) {
+        Entry::Occupied(entry) => entry,
+        Entry::Vacant(_) => return,
+    };
+    let mut before: Vec<HeaderValue> = entry.iter().cloned().collect();
+    let Some(last) = before.pop().filter(|last| before.contains(last)) else {
+        return;
+    };
+    drop(last);
+    let mut before = before.into_iter();
+    if let Some(first) = before.next() {
+        entry.insert_mult(first);
+        before.for_each(|value| entry.append(value));
     }
 }

@@ -133,9 +133,7 @@ fn push_wait(
 
 fn push_partition(text: &mut Vec<u8>, item: &RateLimitItem<'_>) {
     if let Some(partition) = &item.partition {
-        text.extend_from_slice(b";pk=:");
-        text.extend_from_slice(partition.as_base64());
-        text.push(b':');
+        text.extend_from_slice(partition.as_parameter());
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Must not know: how long to wait and which limit binds. `rate_limit_status.rs` decides that.
 
+pub(crate) mod limit_template;
 pub(crate) mod lists;
 mod single;
 mod vendors;

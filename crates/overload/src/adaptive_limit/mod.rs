@@ -49,6 +49,8 @@ pub struct AdaptiveLimit {
     search: KneeSearch,
     /// The mean latency of the last phase, in seconds.
     latency: Option<f64>,
+    /// The requests in a second of the last phases.
+    throughput: Option<f64>,
 }
 
 impl AdaptiveLimit {
@@ -61,6 +63,7 @@ impl AdaptiveLimit {
             phase: Phase::new(now, FIRST_LIMIT),
             search: KneeSearch::new(),
             latency: None,
+            throughput: None,
         }
     }
 
@@ -96,6 +99,11 @@ impl AdaptiveLimit {
             return;
         };
         self.latency = Some(measured.latency);
+        let throughput = measured.in_flight / measured.latency;
+        self.throughput = Some(f64::midpoint(
+            self.throughput.unwrap_or(throughput),
+            throughput,
+        ));
         if let Some(wanted) = self.search.next_limit(measured) {
             self.limit = to_limit(wanted, self.limit);
         }
@@ -128,6 +136,12 @@ impl AdaptiveLimit {
     #[must_use]
     pub const fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    /// The requests that were done in a second while the limit was in use. `None` before the capacity was found.
+    #[must_use]
+    pub fn throughput_per_second(&self) -> Option<f64> {
+        self.capacity().and(self.throughput)
     }
 
     /// The mean latency that was measured last, in seconds. `None` before the first measurement.

@@ -67,6 +67,9 @@ pub(super) fn explain(policy: &Policy) -> Option<OverloadExplanation> {
                 policy.retries.client.as_ref().map_or_else(String::new, |client| client.value.to_string()),
                 spec.retry_share
             ),
+            ShedMechanism::Credits => {
+                "responses tell each client address how much of the capacity it may use soon, once the capacity is known".to_owned()
+            }
         },
     }
     };

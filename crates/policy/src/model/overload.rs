@@ -19,7 +19,7 @@ impl PriorityClassSpec {
     pub const MAX: usize = 8;
 }
 
-/// What sheds requests.
+/// What keeps requests away from an overloaded service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShedMechanism {
     /// The adaptive concurrency limit and its queue.
@@ -30,15 +30,18 @@ pub enum ShedMechanism {
     Reserve,
     /// The retry budget.
     Retries,
+    /// Credits: responses say how much a client may send. They shed nothing themselves.
+    Credits,
 }
 
 impl ShedMechanism {
     /// All of them, in the order of the metrics page.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Concurrency,
         Self::Utilization,
         Self::Reserve,
         Self::Retries,
+        Self::Credits,
     ];
 
     /// The field of `overload` that switches it.
@@ -49,6 +52,7 @@ impl ShedMechanism {
             Self::Utilization => "utilization",
             Self::Reserve => "reserve",
             Self::Retries => "retries",
+            Self::Credits => "credits",
         }
     }
 
@@ -60,6 +64,7 @@ impl ShedMechanism {
             Self::Utilization => "overload:utilization",
             Self::Reserve => "overload:reserve",
             Self::Retries => "overload:retries",
+            Self::Credits => "overload:credits",
         }
     }
 
@@ -71,6 +76,7 @@ impl ShedMechanism {
             Self::Utilization => 1,
             Self::Reserve => 2,
             Self::Retries => 3,
+            Self::Credits => 4,
         }
     }
 }
@@ -90,6 +96,8 @@ pub struct OverloadSpec {
     pub retries: Mode,
     /// That share.
     pub retry_share: Percent,
+    /// Tells clients how much they may send.
+    pub credits: Mode,
 }
 
 impl OverloadSpec {
@@ -107,6 +115,7 @@ impl OverloadSpec {
             ShedMechanism::Utilization => self.utilization,
             ShedMechanism::Reserve => self.reserve,
             ShedMechanism::Retries => self.retries,
+            ShedMechanism::Credits => self.credits,
         }
     }
 
@@ -119,6 +128,7 @@ impl OverloadSpec {
             utilization: weaker(ShedMechanism::Utilization),
             reserve: weaker(ShedMechanism::Reserve),
             retries: weaker(ShedMechanism::Retries),
+            credits: weaker(ShedMechanism::Credits),
             ..self
         }
     }
@@ -131,9 +141,10 @@ impl OverloadSpec {
                 self.adaptive_concurrency,
                 self.utilization,
                 self.reserve,
-                self.retries
+                self.retries,
+                self.credits
             ),
-            (Mode::Off, Mode::Off, Mode::Off, Mode::Off)
+            (Mode::Off, Mode::Off, Mode::Off, Mode::Off, Mode::Off)
         )
     }
 }
@@ -148,6 +159,7 @@ impl Default for OverloadSpec {
             reserved_share: Self::RESERVED_SHARE,
             retries: Mode::Off,
             retry_share: Self::RETRY_SHARE,
+            credits: Mode::Off,
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) const PRIORITY: [Field<PriorityDraft>; 2] = [
 ];
 
 /// The fields of `overload`.
-pub(crate) const OVERLOAD: [Field<OverloadDraft>; 8] = [
+pub(crate) const OVERLOAD: [Field<OverloadDraft>; 9] = [
     Field::new(
         "adaptive_concurrency",
         FieldDefault::Value("off"),
@@ -118,6 +118,15 @@ pub(crate) const OVERLOAD: [Field<OverloadDraft>; 8] = [
         "What an authenticated client has: a claim of a verified token, or an extension of the program. `retry_header` of other clients is not read.",
         || json!({ "type": "string" }),
         |reader, node, name, draft| draft.retries.client = read_retry_client(reader, node, name),
+    ),
+    Field::new(
+        "credits",
+        FieldDefault::Value("off"),
+        "Tells each client (by its address, IPv6 by /64) in the rate limit fields, as `overload:credits`, how much it may send soon. They are sent once the capacity was found. `enforce` sends them, `shadow` only counts them. `enforce`, `shadow` or `off`.",
+        || definition_ref("mode"),
+        |reader, node, name, draft| {
+            set_if_some(&mut draft.spec.credits, reader.keyword(node, name, &MODES));
+        },
     ),
 ];
 

@@ -14,8 +14,8 @@ const DIGEST_PART_LEN: usize = HEADER_LEN + 16;
 /// The maximum number of parts: those of a key, and the value for distinct counting.
 const MAX_PARTS: usize = MAX_KEY_PARTS + 1;
 
-/// The bytes for the parts after the first.
-const RESERVED: usize = (MAX_PARTS - 1) * DIGEST_PART_LEN;
+/// The bytes that the first value may have: later parts may need the rest, each digested.
+const FIRST_ROOM: usize = KEY_CAPACITY - HEADER_LEN - (MAX_PARTS - 1) * DIGEST_PART_LEN;
 
 // All parts fit even if each is digested.
 const _: () = assert!(MAX_PARTS * DIGEST_PART_LEN <= KEY_CAPACITY);
@@ -25,8 +25,8 @@ const _: () = assert!(MAX_PARTS * DIGEST_PART_LEN <= KEY_CAPACITY);
 pub struct KeyBuffer {
     bytes: [u8; KEY_CAPACITY],
     len: usize,
-    /// The bytes that later parts may need, each digested.
-    reserved: usize,
+    /// The bytes that the next value may have. It grows by what a part leaves of the room for its digest.
+    room: usize,
 }
 
 /// The result of writing a key.
@@ -91,7 +91,7 @@ impl KeyBuffer {
         Self {
             bytes: [0; KEY_CAPACITY],
             len: 0,
-            reserved: RESERVED,
+            room: FIRST_ROOM,
         }
     }
 
@@ -103,15 +103,14 @@ impl KeyBuffer {
 
     pub(super) fn clear(&mut self) {
         self.len = 0;
-        self.reserved = RESERVED;
+        self.room = FIRST_ROOM;
     }
 
     /// Whether a value of this length leaves room for all later parts. It depends only on earlier parts, so the key of
     /// a level begins with the key of the level above.
     #[inline]
-    pub(super) fn has_room_for(&self, value: usize) -> bool {
-        let taken = self.len + HEADER_LEN + self.reserved;
-        value <= KEY_CAPACITY.saturating_sub(taken)
+    pub(super) const fn has_room_for(&self, value: usize) -> bool {
+        value <= self.room
     }
 
     pub(super) fn push_missing(&mut self) {
@@ -143,14 +142,15 @@ impl KeyBuffer {
     #[inline]
     fn push(&mut self, tag: Tag, value: &[u8]) {
         let [high, low] = u16::try_from(value.len()).unwrap_or(u16::MAX).to_be_bytes();
-        let to = self.len + HEADER_LEN + value.len();
-        if let Some(buffer) = self.bytes.get_mut(self.len..to)
-            && let Some((head, body)) = buffer.split_first_chunk_mut::<HEADER_LEN>()
+        if let Some(free) = self.bytes.get_mut(self.len..)
+            && let Some((head, rest)) = free.split_first_chunk_mut::<HEADER_LEN>()
+            && let Some(body) = rest.get_mut(..value.len())
         {
             *head = [tag as u8, high, low];
             body.copy_from_slice(value);
-            self.len = to;
-            self.reserved = self.reserved.saturating_sub(DIGEST_PART_LEN);
+            // It fits, so neither overflows.
+            self.len = self.len.wrapping_add(HEADER_LEN + value.len());
+            self.room = (self.room + DIGEST_PART_LEN - HEADER_LEN).saturating_sub(value.len());
         }
     }
 }

@@ -31,8 +31,17 @@ struct OverloadTargetBody {
     utilization_percent: f64,
     /// The same target on all nodes of the fleet; null without a fleet, or without its store.
     fleet: Option<FleetUsageBody>,
+    /// The credits of its clients; null while credits are off.
+    credits: Option<CreditBody>,
     /// Of each class, the percentage that `utilization` sheds.
     shed_percent: BTreeMap<Box<str>, u8>,
+}
+
+#[derive(Serialize)]
+struct CreditBody {
+    clients: usize,
+    issued_per_second: f64,
+    capacity_per_second: f64,
 }
 
 #[derive(Serialize)]
@@ -65,6 +74,11 @@ pub(super) fn overload_body(status: OverloadStatus) -> OverloadBody {
             limit: fleet.limit,
             critical: fleet.critical,
             others: fleet.others,
+        }),
+        credits: target.credits.map(|credits| CreditBody {
+            clients: credits.clients,
+            issued_per_second: credits.issued_per_second.round(),
+            capacity_per_second: credits.capacity_per_second.round(),
         }),
         shed_percent: target.shed_percent.into_iter().collect(),
     };

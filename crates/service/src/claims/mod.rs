@@ -26,7 +26,8 @@ pub use key_file_watcher::KeyFileWatcher;
 pub use rejection::{TokenCounters, TokenRejection};
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -48,6 +49,10 @@ use crate::reload::ReloadOutcome;
 pub struct ClaimVerifier {
     /// `None` if the policy has no `jwt`, or reads no claim.
     current: ArcSwapOption<TokenVerifier>,
+    /// Whether there is one. Set before it is in force and cleared afterwards, so that most decisions read only this flag.
+    is_used: AtomicBool,
+    /// Locked while both are replaced, so that they stay the same.
+    replacing: Mutex<()>,
     counters: TokenCounters,
 }
 
@@ -104,7 +109,12 @@ impl ClaimVerifier {
 
     /// Puts prepared settings in force.
     pub fn replace(&self, prepared: PreparedClaims) {
+        let replacing = self.replacing.lock();
+        let _one_at_a_time = replacing.unwrap_or_else(PoisonError::into_inner);
+        let is_used = prepared.0.is_some();
+        self.is_used.fetch_or(is_used, Ordering::Release);
         self.current.store(prepared.0);
+        self.is_used.store(is_used, Ordering::Release);
     }
 
     /// Reads the file with the keys again, if the policy has one. The keys take effect when the file has been the same for the settle
@@ -131,7 +141,9 @@ impl ClaimVerifier {
     /// The verifier, if the policy reads claims of tokens.
     #[inline]
     pub(crate) fn lookup(&self) -> Option<ClaimLookup<'_>> {
-        // Most policies read no claims, and need not count references to nothing.
+        if !self.is_used.load(Ordering::Acquire) {
+            return None;
+        }
         self.current.load().as_ref().map(|verifier| ClaimLookup {
             verifier: Arc::clone(verifier),
             counters: &self.counters,

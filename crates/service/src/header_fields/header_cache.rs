@@ -1,9 +1,12 @@
 //! The quota policies of all limits, rendered once for each generation of the policy.
 //!
-//! The renderer keeps the cache of the newest generation. A verdict of an older generation gets a cache of its own, so that
+//! The renderer keeps the cache of the newest generation, and each thread the one that it used last: finding that one takes no
+//! locked instruction. A verdict of an older generation gets a cache of its own, so that
 //! a verdict is always rendered by the policy that decided it. An entry is rendered when its quota is first sent: a policy
 //! may have thousands of overrides, most of which are never used. Must not know: dialects, the status of limits.
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
@@ -15,8 +18,18 @@ use tollgate_policy::rules::{Meter, MeterRef, MeterRole, Rule};
 use super::problem::role_name;
 
 /// The cache of the newest generation.
-#[derive(Debug, Default)]
-pub(super) struct HeaderCaches(ArcSwap<HeaderCache>);
+#[derive(Debug)]
+pub(super) struct HeaderCaches {
+    /// Tells the renderers of a process apart, because each counts its own generations.
+    id: u64,
+    newest: ArcSwap<HeaderCache>,
+}
+
+/// The cache that a thread used last. A renderer that is gone leaves at most this one behind.
+struct LastCache {
+    id: u64,
+    cache: Arc<HeaderCache>,
+}
 
 /// The rendered policy of every limit of one generation.
 #[derive(Debug, Default)]
@@ -38,10 +51,47 @@ struct MeterEntries {
 /// `None` if the name cannot be sent. Names of loaded policies always can.
 type CachedPolicy = OnceLock<Option<Box<QuotaPolicy>>>;
 
+impl Default for HeaderCaches {
+    fn default() -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            newest: ArcSwap::default(),
+        }
+    }
+}
+
 impl HeaderCaches {
+    /// Tells the renderers of a process apart.
+    pub(super) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Calls `work` with the cache of a generation.
+    #[inline]
+    pub(super) fn with<R>(
+        &self,
+        generation: &Generation,
+        work: impl FnOnce(&HeaderCache) -> R,
+    ) -> R {
+        thread_local! {
+            static LAST: Cell<Option<LastCache>> = const { Cell::new(None) };
+        }
+        // Nested calls find nothing here, and keep the cache of the call that ends last.
+        let last = LAST.take();
+        let last = last.filter(|last| last.is_of(self.id, generation));
+        let last = last.unwrap_or_else(|| LastCache {
+            id: self.id,
+            cache: Guard::into_inner(self.for_generation(generation)),
+        });
+        let done = work(&last.cache);
+        LAST.set(Some(last));
+        done
+    }
+
     /// The cache of a generation.
     pub(super) fn for_generation(&self, generation: &Generation) -> Guard<Arc<HeaderCache>> {
-        let current = self.0.load();
+        let current = self.newest.load();
         if current.generation == generation.number() {
             return current;
         }
@@ -51,12 +101,18 @@ impl HeaderCaches {
     #[cold]
     fn build(&self, generation: &Generation) -> Guard<Arc<HeaderCache>> {
         let new = Arc::new(HeaderCache::new(generation));
-        self.0
+        self.newest
             .rcu(|current| match current.generation < new.generation {
                 true => Arc::clone(&new),
                 false => Arc::clone(current),
             });
         Guard::from_inner(new)
+    }
+}
+
+impl LastCache {
+    fn is_of(&self, id: u64, generation: &Generation) -> bool {
+        self.id == id && self.cache.generation == generation.number()
     }
 }
 

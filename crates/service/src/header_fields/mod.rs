@@ -4,14 +4,19 @@
 //! static part of each limit, `problem.rs` writes the body of a refusal. Must not know: sockets, header libraries, how
 //! requests are decided.
 
+mod credits;
 mod header_cache;
 mod partition_cache;
 mod problem;
 mod shared_bytes;
+mod template_cache;
+#[cfg(test)]
+mod template_tests;
 
 pub use header_cache::HeaderCache;
 pub use problem::{role_name, write_problem};
 pub use shared_bytes::copy_to_shared;
+pub use template_cache::AdmittedFields;
 
 use std::cell::Cell;
 use std::fmt;
@@ -20,13 +25,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::Guard;
 use arrayvec::ArrayVec;
+use http::HeaderValue;
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_engine::{EnforcementMode, LimitState, Verdict};
-use tollgate_http::{Dialect, Dialects, HeaderFields, Jitter, RateLimitItem, RateLimitStatus};
+use tollgate_http::{
+    Dialect, Dialects, HeaderFields, Jitter, LimitTemplate, RateLimitItem, RateLimitStatus,
+};
 use tollgate_policy::rules::MeterRole;
 use tollgate_store::contract::MAX_CHECKS;
 
 use self::header_cache::HeaderCaches;
+use crate::overload::CreditOffer;
 use crate::secret::Secret;
 
 /// Renders the header fields of responses.
@@ -93,6 +102,7 @@ impl HeaderRenderer {
         &self,
         verdict: &Verdict,
         subject: HeaderSubject,
+        credits: Option<CreditOffer>,
         now: impl FnOnce() -> Timestamp,
         work: impl FnOnce(&RateLimitStatus<'_>) -> R,
     ) -> R {
@@ -107,13 +117,36 @@ impl HeaderRenderer {
                 None => status,
             })
         };
-        let cache = self.cache(verdict);
-        match verdict.limits().len() {
-            0..=2 => self.collect::<2, R>(verdict, &cache, work),
-            3..=8 => self.collect::<8, R>(verdict, &cache, work),
-            9..=32 => self.collect::<32, R>(verdict, &cache, work),
-            _ => self.collect::<MAX_CHECKS, R>(verdict, &cache, work),
+        let len = verdict.limits().len() + usize::from(credits.is_some());
+        self.caches.with(verdict.generation(), |cache| match len {
+            0..=2 => self.collect::<2, R>(verdict, cache, credits, work),
+            3..=8 => self.collect::<8, R>(verdict, cache, credits, work),
+            9..=32 => self.collect::<32, R>(verdict, cache, credits, work),
+            _ => self.collect::<MAX_CHECKS, R>(verdict, cache, credits, work),
+        })
+    }
+
+    /// The fields of an admission in the default dialect, if this thread has sent such fields for the same keys lately. `None`
+    /// for everything else: write the rate limit status then.
+    pub(crate) fn admitted_fields(&self, verdict: &Verdict) -> Option<AdmittedFields> {
+        if self.dialects != Dialects::default() || verdict.outcome() != Outcome::Allow {
+            return None;
         }
+        template_cache::render(self.caches.id(), verdict, || {
+            self.caches.with(verdict.generation(), |cache| {
+                let items = self.rate_limit_items(verdict, cache);
+                let items: ArrayVec<_, { template_cache::MAX_LIMITS }> = items.collect();
+                // An auxiliary meter is not sent.
+                (items.len() == verdict.limits().len()).then_some(())?;
+                let mut fields = HeaderFields::new();
+                RateLimitStatus::new(Outcome::Allow, &items).write(self.dialects, &mut fields);
+                let policy = fields.get("ratelimit-policy")?;
+                Some((
+                    HeaderValue::from_bytes(policy).ok()?,
+                    LimitTemplate::new(&items)?,
+                ))
+            })
+        })
     }
 
     /// The rate limit status of any limits.
@@ -140,6 +173,19 @@ impl HeaderRenderer {
             .with_jitter(jitter)
     }
 
+    /// Calls `work` with the status of a request that is shed: its client's credits, and when it may return.
+    pub fn with_shed_status<R>(
+        &self,
+        credits: &CreditOffer,
+        retry_after: Nanos,
+        now: impl FnOnce() -> Timestamp,
+        work: impl FnOnce(&RateLimitStatus<'_>) -> R,
+    ) -> R {
+        let outcome = Outcome::Deny { retry_after };
+        let item = credits::item(credits, outcome);
+        work(&self.rate_limit_status(outcome, item.as_slice(), now))
+    }
+
     /// The rendered policies of the verdict's generation. [`rate_limit_items`](Self::rate_limit_items) borrows them.
     pub fn cache(&self, verdict: &Verdict) -> Guard<Arc<HeaderCache>> {
         self.caches.for_generation(verdict.generation())
@@ -160,6 +206,7 @@ impl HeaderRenderer {
         &self,
         verdict: &Verdict,
         cache: &HeaderCache,
+        credits: Option<CreditOffer>,
         work: impl FnOnce(&[RateLimitItem<'_>], Option<usize>) -> R,
     ) -> R {
         let binding = verdict.binding();
@@ -173,6 +220,11 @@ impl HeaderRenderer {
                 bound = Some(items.len());
             }
             items.push(item);
+        }
+        // Last, and binding only without limits: formats that have room for one show the limit.
+        if let Some(item) = credits.and_then(|credits| credits::item(&credits, Outcome::Allow)) {
+            bound = bound.or((!items.is_empty()).then_some(0));
+            let _is_listed = items.try_push(item).is_ok();
         }
         work(&items, bound)
     }

@@ -166,6 +166,12 @@ families! {
         "The percentage of a class that the utilization shedder sheds";
     OVERLOAD_SHED Counter "tollgate_overload_shed_requests" ["class" "mechanism" "mode"]
         "Requests that a mechanism shed, or would have shed in shadow mode";
+    OVERLOAD_CREDIT_OFFERS Counter "tollgate_overload_credit_offers" ["mode"]
+        "Responses that told a client how much it may send, or would have in shadow mode";
+    OVERLOAD_CREDITS Gauge "tollgate_overload_credits_per_second" ["upstream" "route"]
+        "The credits of all clients of an upstream and route for each second; absent unless the policy has `credits`, as the next";
+    OVERLOAD_CREDIT_CLIENTS Gauge "tollgate_overload_credit_clients" ["upstream" "route"]
+        "Client addresses that have credits";
     OVERLOAD_FLEET_LIMIT Gauge "tollgate_overload_fleet_concurrency_limit" ["upstream" "route"]
         "The sum of the concurrency limits of all nodes that reported this upstream and route within the last heartbeats; absent without a fleet or its store, and unless the policy reserves a share, as the next";
     OVERLOAD_FLEET_IN_FLIGHT Gauge "tollgate_overload_fleet_requests_in_flight" ["upstream" "route" "importance"]

@@ -48,6 +48,29 @@ pub(super) fn write_overload(page: &mut MetricsPage, status: &OverloadStatus) {
         let percent = (cpu * 100.0).round() as u64;
         page.family(&families::OVERLOAD_CPU).add(&[], percent);
     }
+    let (sent, shadow) = status.credit_offers;
+    let mut offers = page.family(&families::OVERLOAD_CREDIT_OFFERS);
+    offers.add(&["enforce"], sent);
+    offers.add(&["shadow"], shadow);
+    let credits = || {
+        let targets = status.targets.iter();
+        targets.filter_map(|target| Some((&*target.upstream, &*target.route, target.credits?)))
+    };
+    if credits().next().is_some() {
+        let mut issued = page.family(&families::OVERLOAD_CREDITS);
+        for (upstream, route, credits) in credits() {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "casts from floats saturate"
+            )]
+            issued.add(&[upstream, route], credits.issued_per_second as u64);
+        }
+        let mut clients = page.family(&families::OVERLOAD_CREDIT_CLIENTS);
+        for (upstream, route, credits) in credits() {
+            clients.add(&[upstream, route], credits.clients as u64);
+        }
+    }
     let mut shed = page.family(&families::OVERLOAD_SHED);
     for count in &status.shed {
         let mechanism = count.mechanism.name();

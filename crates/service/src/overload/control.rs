@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_overload::{
-    Completion, ConcurrencyGate, GateOutcome, PeerUsage, PriorityClass, ReserveLoan, ReservedShare,
-    Usage, UtilizationShedder, UtilizationSignals,
+    Completion, ConcurrencyGate, CreditClient, GateOutcome, PeerUsage, PriorityClass, ReserveLoan,
+    ReservedShare, Usage, UtilizationShedder, UtilizationSignals,
 };
 use tollgate_policy::model::{Mode, ShedMechanism};
 
+use super::credits::TargetCredits;
 use super::permit::{OverloadPermit, OverloadWait};
 use super::retries::TargetRetries;
 use super::shed_counters::ShedCounters;
@@ -30,17 +31,17 @@ const SATURATED_DELAY: Nanos = Nanos::from_millis(100);
 pub struct OverloadControl {
     /// `None` before the first request.
     state: Mutex<Option<ControlState>>,
-    counters: Arc<ShedCounters>,
+    pub(super) counters: Arc<ShedCounters>,
 }
 
 #[derive(Debug)]
-struct ControlState {
-    gate: ConcurrencyGate<Waiter>,
+pub(super) struct ControlState {
+    pub(super) gate: ConcurrencyGate<Waiter>,
     shedder: UtilizationShedder,
     classes: usize,
     observed: Timestamp,
     /// The latest time that was seen, for permits that are dropped.
-    now: Timestamp,
+    pub(super) now: Timestamp,
     /// Requests in flight of the first class, and of all others.
     critical: u32,
     others: u32,
@@ -48,10 +49,11 @@ struct ControlState {
     peers: Option<PeerUsage>,
     loan: ReserveLoan,
     retries: TargetRetries,
+    pub(super) credits: TargetCredits,
 }
 
 #[derive(Debug)]
-struct Waiter {
+pub(super) struct Waiter {
     sender: oneshot::Sender<OverloadPermit>,
     class: PriorityClass,
 }
@@ -121,10 +123,12 @@ impl OverloadControl {
                 overload.adaptive_concurrency == Mode::Enforce && state.gate.is_full_for(class),
             ),
         ];
+        state.credits.set_mode(overload.credits);
         drop(guard);
         for (mechanism, mode, is_shed) in sheds {
             if is_shed && self.counters.record(mechanism, class, mode) {
-                return Err(Shed { mechanism });
+                let credits = self.refuse_credits(now, overload.credits, ticket.credit_client());
+                return Err(Shed { mechanism, credits });
             }
         }
         Ok(())
@@ -162,19 +166,20 @@ impl OverloadControl {
         let (sender, receiver) = oneshot::channel();
         let waiter = Waiter { sender, class };
         let shed = |waiter| expired.push(waiter);
-        let outcome = state.gate.enqueue(now, class, ticket.tenant, waiter, shed);
+        let tenant = ticket.tenant.unwrap_or_default();
+        let outcome = state.gate.enqueue(now, class, tenant, waiter, shed);
         drop(guard);
         match outcome {
             GateOutcome::Queued => OverloadEntry::Waiting(OverloadWait {
                 control: Arc::clone(control),
                 class,
+                credits: ticket.overload.credits,
+                client: ticket.credit_client(),
                 receiver,
             }),
             GateOutcome::Started(_) | GateOutcome::Shed(_) => {
-                control.record_shed(class);
-                OverloadEntry::Shed(Shed {
-                    mechanism: ShedMechanism::Concurrency,
-                })
+                let client = ticket.credit_client();
+                OverloadEntry::Shed(control.shed_queued(class, ticket.overload.credits, client))
             }
         }
     }
@@ -208,10 +213,19 @@ impl OverloadControl {
         }
     }
 
-    /// Counts a request that the queue sheds.
-    pub(super) fn record_shed(&self, class: PriorityClass) {
-        self.counters
-            .record(ShedMechanism::Concurrency, class, Mode::Enforce);
+    /// Counts a request that the queue sheds, and tells its client when to return.
+    pub(super) fn shed_queued(
+        &self,
+        class: PriorityClass,
+        credits: Mode,
+        client: Option<CreditClient>,
+    ) -> Shed {
+        let mechanism = ShedMechanism::Concurrency;
+        self.counters.record(mechanism, class, Mode::Enforce);
+        Shed {
+            mechanism,
+            credits: self.refuse_credits(Timestamp::EPOCH, credits, client),
+        }
     }
 
     /// What the target can do at a time and does now. `None` before its capacity was found.
@@ -259,11 +273,12 @@ impl OverloadControl {
                     others: sum.others,
                 }
             }),
+            credits: state.credits.status(),
             shed_percent: classes.iter().cloned().zip((0..).map(percent)).collect(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<ControlState>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<ControlState>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -281,6 +296,7 @@ impl ControlState {
             peers: None,
             loan: ReserveLoan::new(now),
             retries: TargetRetries::default(),
+            credits: TargetCredits::default(),
         }
     }
 

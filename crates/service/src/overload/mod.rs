@@ -5,6 +5,9 @@
 //! [`enter_overload`](RateLimitService::enter_overload) after they admitted. Must not know: sockets, header fields.
 
 mod control;
+#[cfg(test)]
+mod credit_tests;
+mod credits;
 mod fleet_usage;
 mod permit;
 mod process_cpu;
@@ -20,16 +23,18 @@ mod tests;
 pub use control::OverloadControl;
 use control::ProcessSignals;
 pub use permit::{OverloadPermit, OverloadWait};
-pub use status::{FleetUsageStatus, OverloadStatus, OverloadTargetStatus, ShedCount};
+pub use status::{CreditStatus, FleetUsageStatus, OverloadStatus, OverloadTargetStatus, ShedCount};
 pub use targets::OverloadTargets;
+pub use tollgate_overload::CreditOffer;
 pub use tollgate_policy::model::ShedMechanism;
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use tollgate_core::Nanos;
 use tollgate_engine::DenialReason;
-use tollgate_overload::PriorityClass;
+use tollgate_overload::{CreditClient, PriorityClass};
 use tollgate_policy::attributes::Attributes;
 use tollgate_policy::model::{Mode, OverloadSpec};
 use tollgate_store::Clock;
@@ -42,11 +47,21 @@ use retries::Attempt;
 /// Keys the hashes of tenants, so that nobody can choose the queues of another.
 static TENANT_HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
+/// The client of an address. A client chooses the last 64 bits of its IPv6 addresses, so they do not count.
+fn tenant_of(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => TENANT_HASHER.hash_one(v4),
+        IpAddr::V6(v6) => TENANT_HASHER.hash_one(v6.to_bits() >> 64),
+    }
+}
+
 /// Why a request is shed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed {
     /// The mechanism that sheds it.
     pub mechanism: ShedMechanism,
+    /// What the client may send, if responses say so.
+    pub credits: Option<CreditOffer>,
 }
 
 impl Shed {
@@ -55,14 +70,19 @@ impl Shed {
 
     /// How the request is refused: 503, never 429, because the client did not exceed a quota.
     #[must_use]
-    pub const fn refusal(self) -> Refusal {
-        let retry_after = match self.mechanism {
-            ShedMechanism::Concurrency | ShedMechanism::Reserve => Nanos::SECOND,
+    pub fn refusal(self) -> Refusal {
+        let least = match self.mechanism {
+            ShedMechanism::Concurrency | ShedMechanism::Reserve | ShedMechanism::Credits => {
+                Nanos::SECOND
+            }
             // It lets a class back slowly.
             ShedMechanism::Utilization => Nanos::from_secs(5),
             // It is a retry already.
             ShedMechanism::Retries => Nanos::from_secs(5),
         };
+        let retry_after = self
+            .credits
+            .map_or(least, |credits| credits.valid_for.max(least));
         Refusal {
             status: 503,
             reason: Some(DenialReason::Capacity),
@@ -76,9 +96,18 @@ impl Shed {
 pub struct OverloadTicket {
     target: Arc<OverloadControl>,
     class: PriorityClass,
-    tenant: u64,
+    /// The network of the client's address, as a keyed hash. `None` if nobody knows the address.
+    tenant: Option<u64>,
     attempt: Attempt,
     overload: OverloadSpec,
+}
+
+impl OverloadTicket {
+    /// Who gets the credits. `None` if they are off, or would be divided among clients that nobody can tell apart.
+    fn credit_client(&self) -> Option<CreditClient> {
+        let (id, class) = (self.tenant?, self.class);
+        (self.overload.credits != Mode::Off).then_some(CreditClient { id, class })
+    }
 }
 
 /// What happens to a request that its limits admitted.
@@ -104,6 +133,17 @@ impl<C: Clock> RateLimitService<C> {
         request: &dyn Attributes,
         target: impl FnOnce() -> Option<Arc<OverloadControl>>,
     ) -> Result<Option<OverloadTicket>, Shed> {
+        if !self.features().may_have_priorities() {
+            return Ok(None);
+        }
+        self.check_priorities(request, target)
+    }
+
+    fn check_priorities(
+        &self,
+        request: &dyn Attributes,
+        target: impl FnOnce() -> Option<Arc<OverloadControl>>,
+    ) -> Result<Option<OverloadTicket>, Shed> {
         let generation = self.engine().generation();
         let Some((priorities, overload)) = generation.overload().filter(|(_, spec)| !spec.is_off())
         else {
@@ -113,7 +153,7 @@ impl<C: Clock> RateLimitService<C> {
         let ticket = OverloadTicket {
             target: target().unwrap_or_else(|| Arc::clone(self.overload.unnamed())),
             class: class.unwrap_or(PriorityClass::CRITICAL),
-            tenant: TENANT_HASHER.hash_one(request.ip()),
+            tenant: request.ip().map(tenant_of),
             attempt: match overload.retries {
                 Mode::Off => Attempt::Unknown,
                 Mode::Enforce | Mode::Shadow => self.attempt(priorities.retries(), request),
@@ -127,6 +167,12 @@ impl<C: Clock> RateLimitService<C> {
         let classes = priorities.names().len();
         ticket.target.check(self.now(), &ticket, classes, signals)?;
         Ok(Some(ticket))
+    }
+
+    /// What the response to a request that its limits admitted says that its client may send. `None` if credits are not sent, or nobody knows
+    /// the capacity.
+    pub fn offer_credits(&self, ticket: &OverloadTicket) -> Option<CreditOffer> {
+        ticket.target.offer_credits(self.now(), ticket)
     }
 
     /// Takes a place for a request that its limits admitted.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tollgate_core::Timestamp;
-use tollgate_overload::{Completion, PriorityClass};
-use tollgate_policy::model::ShedMechanism;
+use tollgate_overload::{Completion, CreditClient, PriorityClass};
+use tollgate_policy::model::Mode;
 
 use super::Shed;
 use super::control::{EndedRequest, OverloadControl};
@@ -83,6 +83,8 @@ impl fmt::Debug for OverloadPermit {
 pub struct OverloadWait {
     pub(super) control: Arc<OverloadControl>,
     pub(super) class: PriorityClass,
+    pub(super) credits: Mode,
+    pub(super) client: Option<CreditClient>,
     pub(super) receiver: oneshot::Receiver<OverloadPermit>,
 }
 
@@ -96,10 +98,9 @@ impl OverloadWait {
             Ok(Ok(permit)) => Ok(permit),
             // The queue dropped the sender, or nobody looked at the queue in time.
             Ok(Err(_)) | Err(_) => {
-                self.control.record_shed(self.class);
-                Err(Shed {
-                    mechanism: ShedMechanism::Concurrency,
-                })
+                Err(self
+                    .control
+                    .shed_queued(self.class, self.credits, self.client))
             }
         }
     }

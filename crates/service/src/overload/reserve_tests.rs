@@ -77,7 +77,7 @@ impl SaturatedUpstream {
         let ticket = OverloadTicket {
             target: Arc::clone(&self.control),
             class: PriorityClass::new(class).unwrap(),
-            tenant: 1,
+            tenant: Some(1),
             attempt: Attempt::Unknown,
             overload: self.spec,
         };

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_overload::{MAX_CLASSES, PriorityClass};
 use tollgate_policy::model::{Mode, ShedMechanism};
 
+use super::credits::OfferCounters;
+
 /// One mechanism and class: requests that were shed, and requests that would have been.
 #[derive(Debug, Default)]
 struct ModeCounters {
@@ -17,6 +19,7 @@ struct ModeCounters {
 #[derive(Debug, Default)]
 pub(super) struct ShedCounters {
     counters: [[ModeCounters; MAX_CLASSES]; ShedMechanism::ALL.len()],
+    pub(super) offers: OfferCounters,
 }
 
 impl ShedCounters {

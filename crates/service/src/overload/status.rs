@@ -13,6 +13,8 @@ pub struct OverloadStatus {
     pub targets: Vec<OverloadTargetStatus>,
     /// What was shed, over all targets.
     pub shed: Vec<ShedCount>,
+    /// Responses that told a client its credits, and those that would have in shadow mode.
+    pub credit_offers: (u64, u64),
 }
 
 /// The state of one target.
@@ -34,8 +36,21 @@ pub struct OverloadTargetStatus {
     pub utilization: f64,
     /// What the peers of this node reported of the same target. `None` without a fleet, or without its store.
     pub fleet: Option<FleetUsageStatus>,
+    /// The credits of its clients. `None` while credits are off.
+    pub credits: Option<CreditStatus>,
     /// Of each class by its name, the percentage that the utilization shedder sheds.
     pub shed_percent: Vec<(Box<str>, u8)>,
+}
+
+/// The credits of a target's clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CreditStatus {
+    /// The clients that have credits.
+    pub clients: usize,
+    /// Their credits for each second.
+    pub issued_per_second: f64,
+    /// The requests that the upstream can do in a second, as far as is known.
+    pub capacity_per_second: f64,
 }
 
 /// The usage of a target on all nodes of a fleet that reported it, this one included.

@@ -89,7 +89,8 @@ impl OverloadTargets {
             targets.extend(control.status(now, classes, upstream, route));
         });
         let mut shed = Vec::new();
-        for mechanism in ShedMechanism::ALL {
+        let sheds = |mechanism: &ShedMechanism| *mechanism != ShedMechanism::Credits;
+        for mechanism in ShedMechanism::ALL.into_iter().filter(sheds) {
             for (index, class) in classes.iter().enumerate() {
                 let (enforced, shadow) = self.counters.counts(mechanism, index);
                 shed.push(ShedCount {
@@ -105,6 +106,7 @@ impl OverloadTargets {
             cpu: self.cpu.share(),
             targets,
             shed,
+            credit_offers: self.counters.offers.counts(),
         }
     }
 }

@@ -16,22 +16,22 @@ use crate::secret::Secret;
 
 const START: Timestamp = Timestamp::from_secs(1_000);
 
-fn ticket(class: usize, overload: OverloadSpec) -> OverloadTicket {
+pub(super) fn ticket(class: usize, overload: OverloadSpec) -> OverloadTicket {
     OverloadTicket {
         target: Arc::default(),
         class: PriorityClass::new(class).unwrap(),
-        tenant: 1,
+        tenant: Some(1),
         attempt: Attempt::Unknown,
         overload,
     }
 }
 
-fn at(millis: u64) -> Timestamp {
+pub(super) fn at(millis: u64) -> Timestamp {
     START.after(Nanos::from_millis(millis))
 }
 
 /// A control whose capacity was found, and the milliseconds that it took: an upstream with 60 workers and 50 ms for each request.
-fn measured() -> (OverloadTargets, u64) {
+pub(super) fn measured() -> (OverloadTargets, u64) {
     let targets = OverloadTargets::default();
     let control = targets.unnamed();
     let spec = OverloadSpec {

@@ -15,6 +15,7 @@ use tollgate_policy::source::Diagnostics;
 use tollgate_policy::{load_bytes, read_path};
 
 use crate::claims::{ClaimVerifier, PreparedClaims};
+use crate::policy_features::PolicyFeatures;
 
 use super::{Fingerprint, Reloadable, Reloader, Sources};
 
@@ -24,6 +25,7 @@ pub struct PolicyEngine<S> {
     /// The current policy and its generation.
     policy: ArcSwap<(u64, Arc<Policy>)>,
     claims: Arc<ClaimVerifier>,
+    features: Arc<PolicyFeatures>,
 }
 
 /// Keeps an engine's rules in sync with a policy file.
@@ -54,11 +56,13 @@ impl<S: StateStore> PolicyReloader<S> {
             secret,
             &Arc::clone(&claims),
             |(policy, rules, prepared)| {
+                let features = Arc::new(PolicyFeatures::new(&rules));
                 let engine = Engine::with_limit_ids(rules, store, limit_ids)?;
                 let generation = engine.generation().number();
                 claims.replace(prepared);
                 Ok(PolicyEngine {
                     claims,
+                    features,
                     engine: Arc::new(engine),
                     policy: ArcSwap::from_pointee((generation, Arc::new(policy))),
                 })
@@ -78,6 +82,10 @@ impl<S> PolicyEngine<S> {
     #[must_use]
     pub const fn claims(&self) -> &Arc<ClaimVerifier> {
         &self.claims
+    }
+
+    pub(crate) const fn features(&self) -> &Arc<PolicyFeatures> {
+        &self.features
     }
 
     /// The generation and the current policy as the file defines it.
@@ -119,7 +127,7 @@ impl<S: StateStore> Reloadable for PolicyEngine<S> {
 
     fn swap(&self, (policy, rules, claims): Self::Rules) -> Result<u64, LimitIdsExhausted> {
         self.claims.replace(claims);
-        let generation = self.engine.replace(rules)?;
+        let generation = self.features.replace(&self.engine, rules)?;
         self.policy.store(Arc::new((generation, Arc::new(policy))));
         Ok(generation)
     }

@@ -1,5 +1,6 @@
 //! `tollgate serve`: startup, responses, reload and invalid settings. The helpers that start a server are in this file.
 
+mod credits;
 mod gateway;
 mod gateway_clients;
 mod gateway_drain;

@@ -241,6 +241,7 @@ fn the_kill_switch_and_a_switch_of_its_own_weaken_each_mechanism_against_overloa
         utilization: Mode::Enforce,
         reserve: Mode::Shadow,
         retries: Mode::Enforce,
+        credits: Mode::Enforce,
         ..OverloadSpec::default()
     };
     let (engine, _clock) = crate::testing::engine_with(Rules::compile(&policy, [7; 16]).unwrap());
@@ -251,22 +252,26 @@ fn the_kill_switch_and_a_switch_of_its_own_weaken_each_mechanism_against_overloa
     };
     let switch = |name, to| engine.control().switch(name, to, OPERATOR).unwrap();
     let (enforce, shadow, off) = (Mode::Enforce, Mode::Shadow, Mode::Off);
-    assert_eq!(modes(), [enforce, enforce, shadow, enforce]);
+    assert_eq!(modes(), [enforce, enforce, shadow, enforce, enforce]);
     let name = ShedMechanism::Utilization.switch_name();
     switch(Some(name), Switch::halted(Halt::Off));
-    assert_eq!(modes(), [enforce, off, shadow, enforce]);
+    assert_eq!(modes(), [enforce, off, shadow, enforce, enforce]);
     assert_eq!(admitted(&engine, "alice", 2), 1, "limits stay as they are");
     let saved = engine.control().operator_state();
     switch(None, Switch::halted(Halt::Shadow));
-    assert_eq!(modes(), [shadow, off, shadow, shadow]);
+    assert_eq!(modes(), [shadow, off, shadow, shadow, shadow]);
     switch(None, Switch::halted(Halt::Off));
-    assert_eq!(modes(), [off, off, off, off]);
+    assert_eq!(modes(), [off; 5]);
     switch(None, Switch::enforced_for(Percent::from_hundredths(2_500)));
-    assert_eq!(modes(), [shadow, off, shadow, shadow], "there are no keys");
+    assert_eq!(
+        modes(),
+        [shadow, off, shadow, shadow, shadow],
+        "there are no keys"
+    );
     engine.control().restore(saved, OPERATOR).unwrap();
-    assert_eq!(modes(), [enforce, off, shadow, enforce]);
+    assert_eq!(modes(), [enforce, off, shadow, enforce, enforce]);
     switch(Some(name), Switch::default());
-    assert_eq!(modes(), [enforce, enforce, shadow, enforce]);
+    assert_eq!(modes(), [enforce, enforce, shadow, enforce, enforce]);
 
     // Without `overload` there is nothing to switch.
     engine

@@ -38,6 +38,7 @@ pub(super) fn overload(number: u16) -> OverloadSpec {
         reserved_share: Percent::from_hundredths(number),
         retries: mode(number / 27),
         retry_share: Percent::from_hundredths(number),
+        credits: mode(number / 81),
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) fn overload(spec: &OverloadSpec, retries: &RetrySource) -> Json {
         ("reserved_share", Some(text(spec.reserved_share))),
         ("retries", mode(spec.retries)),
         ("retry_share", Some(text(spec.retry_share))),
+        ("credits", mode(spec.credits)),
         ("retry_header", header),
         (
             "retry_client",
