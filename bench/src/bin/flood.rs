@@ -85,7 +85,7 @@ fn run(keys: u64, room: usize) -> Result<(), Failure> {
     for n in 0..GUARDED {
         let_in = let_in.saturating_add(u64::from(spend(guarded, n, 1)?));
     }
-    let ruled = IdentifiedLimit {
+    let limit = IdentifiedLimit {
         id: passing,
         limit: quota.into(),
     };
@@ -93,7 +93,7 @@ fn run(keys: u64, room: usize) -> Result<(), Failure> {
     for n in 0..keys {
         let bytes = n.to_le_bytes();
         there = there.saturating_add(u64::from(
-            store.inspect(&StoreKey::new(&bytes)?, &ruled).is_some(),
+            store.inspect(&StoreKey::new(&bytes)?, &limit).is_some(),
         ));
     }
     let missing = keys

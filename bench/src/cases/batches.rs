@@ -59,7 +59,7 @@ pub(super) fn three_limits(times: u64) -> CaseRun {
 /// A decision on a bucket of which ten slices are out.
 pub(super) fn lending(times: u64) -> CaseRun {
     let quota = TokenBucket::builder(Rate::per_second(1_000)).build()?;
-    let mut book = LeasedBucket::default();
+    let mut bucket = LeasedBucket::default();
     for node in 0..10 {
         let want = LeaseSpec {
             id: QuotaLeaseId(node),
@@ -67,9 +67,9 @@ pub(super) fn lending(times: u64) -> CaseRun {
             max_units: 50,
             duration: Nanos::SECOND,
         };
-        book.grant(&quota, NOW, &want);
+        bucket.grant(&quota, NOW, &want);
     }
-    measured_section(times, || book.decide(black_box(&quota), NOW, 0));
+    measured_section(times, || bucket.decide(black_box(&quota), NOW, 0));
     Ok(())
 }
 

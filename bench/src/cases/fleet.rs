@@ -37,19 +37,19 @@ impl LeaseBroker for BenchBroker {
         &'a self,
         _place: Option<StoreKey<'a>>,
         _key: StoreKey<'a>,
-        ruled: &'a IdentifiedLimit,
-        errand: LeaseRequest<'a>,
+        limit: &'a IdentifiedLimit,
+        request: LeaseRequest<'a>,
     ) -> StoreFuture<'a, LeaseGrant> {
-        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let granted = match ruled.limit.quota() {
-            Quota::TokenBucket(bucket) => Ok(book.handle(bucket, NOW, &errand)),
+        let mut leased = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let granted = match limit.limit.quota() {
+            Quota::TokenBucket(bucket) => Ok(leased.handle(bucket, NOW, &request)),
             _ => Err(StoreError::new(StoreErrorKind::BadRequest, "not a bucket")),
         };
         Box::pin(std::future::ready(granted))
     }
 }
 
-fn ruled(units: u64) -> Result<IdentifiedLimit, Box<dyn std::error::Error>> {
+fn limit(units: u64) -> Result<IdentifiedLimit, Box<dyn std::error::Error>> {
     let bucket = TokenBucket::builder(Rate::new(units, Nanos::DAY)).burst(units);
     Ok(IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN),
@@ -57,10 +57,10 @@ fn ruled(units: u64) -> Result<IdentifiedLimit, Box<dyn std::error::Error>> {
     })
 }
 
-fn check(ruled: &IdentifiedLimit) -> Result<QuotaCheck<'_>, Box<dyn std::error::Error>> {
+fn check(limit: &IdentifiedLimit) -> Result<QuotaCheck<'_>, Box<dyn std::error::Error>> {
     Ok(QuotaCheck {
         key: StoreKey::new(b"user:42")?,
-        limit: ruled,
+        limit,
         op: Op::Spend(1),
     })
 }
@@ -71,8 +71,8 @@ pub(super) fn leased(times: u64, units: u64) -> CaseRun {
         LocalLeases::new(LeaseOptions::default()),
         BenchBroker::default(),
     );
-    let ruled = ruled(units)?;
-    let check = check(&ruled)?;
+    let limit = limit(units)?;
+    let check = check(&limit)?;
     // Until a slice is there that outlasts the measurement: each is twice as large as the last.
     for _ in 0..40_000 {
         if leases.spend(&check, NOW) == SpendOutcome::Borrow {
@@ -164,8 +164,8 @@ pub(super) fn without_store(times: u64) -> CaseRun {
 /// Spends on an account that the store has not been asked about.
 pub(super) fn reconciled(times: u64) -> CaseRun {
     let node = Reconciler::for_keys(1_000, 7);
-    let ruled = ruled(1_000_000_000)?;
-    let check = check(&ruled)?;
+    let limit = limit(1_000_000_000)?;
+    let check = check(&limit)?;
     let spend = || node.spend(black_box(&check), None, Nanos::SECOND, NOW);
     if !matches!(spend(), SpendOutcome::Admitted(_)) {
         return Err("the first request was denied".into());

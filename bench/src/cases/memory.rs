@@ -25,7 +25,7 @@ fn bucket(burst: u64) -> Result<TokenBucket, Box<dyn std::error::Error>> {
         .build()?)
 }
 
-fn ruled(number: u16, limit: impl Into<Limit>) -> IdentifiedLimit {
+fn limit(number: u16, limit: impl Into<Limit>) -> IdentifiedLimit {
     IdentifiedLimit {
         id: LimitId(NonZeroU16::MIN.saturating_add(number)),
         limit: limit.into(),
@@ -38,7 +38,7 @@ pub(super) fn spend(times: u64, burst: u64) -> CaseRun {
     let quota = TokenBucket::builder(Rate::per_second(1))
         .burst(burst)
         .build()?;
-    let known = ruled(0, quota);
+    let known = limit(0, quota);
     store.add_limit(&known);
     let key = StoreKey::new(b"user00000042")?;
     store.spend(&key, known.id, &quota, 1);
@@ -50,19 +50,19 @@ pub(super) fn spend(times: u64, burst: u64) -> CaseRun {
 }
 
 pub(super) fn ask_one(times: u64) -> CaseRun {
-    ask(times, [ruled(0, bucket(1_000_000)?)])
+    ask(times, [limit(0, bucket(1_000_000)?)])
 }
 
 pub(super) fn ask_three_buckets(times: u64) -> CaseRun {
     let quota = bucket(1_000_000)?;
-    ask(times, [ruled(0, quota), ruled(1, quota), ruled(2, quota)])
+    ask(times, [limit(0, quota), limit(1, quota), limit(2, quota)])
 }
 
 pub(super) fn ask_eight_buckets(times: u64) -> CaseRun {
     let quota = bucket(1_000_000)?;
     ask(
         times,
-        std::array::from_fn::<_, 8, _>(|n| ruled(u16::try_from(n).unwrap_or(0), quota)),
+        std::array::from_fn::<_, 8, _>(|n| limit(u16::try_from(n).unwrap_or(0), quota)),
     )
 }
 
@@ -72,7 +72,7 @@ pub(super) fn ask_three_kinds(times: u64) -> CaseRun {
     let bucket = bucket(1_000_000)?;
     ask(
         times,
-        [ruled(0, bucket), ruled(1, window), ruled(2, counter)],
+        [limit(0, bucket), limit(1, window), limit(2, counter)],
     )
 }
 
@@ -81,9 +81,9 @@ pub(super) fn spend_eight(times: u64) -> CaseRun {
     let store = MemoryStore::with_clock(ROOM, ManualClock::at(NOW))?;
     let quota = bucket(1_000_000)?;
     let buckets = std::array::from_fn::<_, 8, _>(|n| {
-        let ruled = ruled(u16::try_from(n).unwrap_or(0), quota);
-        store.add_limit(&ruled);
-        (ruled.id, quota)
+        let limit = limit(u16::try_from(n).unwrap_or(0), quota);
+        store.add_limit(&limit);
+        (limit.id, quota)
     });
     let key = StoreKey::new(b"user00000042")?;
     if !store.spend_all(&key, &buckets, 1)?.is_admitted() {
@@ -98,11 +98,11 @@ pub(super) fn spend_eight(times: u64) -> CaseRun {
 
 fn ask<const N: usize>(times: u64, rules: [IdentifiedLimit; N]) -> CaseRun {
     let store = MemoryStore::with_clock(ROOM, ManualClock::at(NOW))?;
-    rules.iter().for_each(|ruled| store.add_limit(ruled));
+    rules.iter().for_each(|limit| store.add_limit(limit));
     let key = StoreKey::new(b"user00000042")?;
-    let checks = rules.each_ref().map(|ruled| QuotaCheck {
+    let checks = rules.each_ref().map(|limit| QuotaCheck {
         key,
-        limit: ruled,
+        limit,
         op: Op::Spend(1),
     });
     let (verdict, _) = store.decide_array(checks)?;

@@ -22,10 +22,10 @@ use crate::measure::measured_section;
 /// The bucket was full, and admits.
 const ADMITTED: &[u8] = b"*6\r\n:1700000000\r\n:0\r\n:1\r\n:0\r\n:0\r\n:0\r\n";
 /// Longer than a counter of instructions takes, which slows everything down.
-const PATIENT: Duration = Duration::from_secs(600);
+const LONG_DEADLINE: Duration = Duration::from_secs(600);
 
-/// Decides `together` checks of one turn, `times` times.
-pub(super) fn decide(times: u64, together: usize) -> CaseRun {
+/// Decides `calls_per_read` checks of one turn, `times` times.
+pub(super) fn decide(times: u64, calls_per_read: usize) -> CaseRun {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -41,7 +41,7 @@ pub(super) fn decide(times: u64, together: usize) -> CaseRun {
         });
         let secret = KeyHashSecret::new(*b"0123456789abcdef");
         let mut options = RedisOptions::new(format!("redis://{address}"), secret);
-        (options.deadline, options.connect_deadline) = (PATIENT, PATIENT);
+        (options.deadline, options.connect_deadline) = (LONG_DEADLINE, LONG_DEADLINE);
         options.connections = 1;
         let store = RedisStore::connect(options).await?;
         Ok::<_, Box<dyn std::error::Error>>(store)
@@ -51,11 +51,11 @@ pub(super) fn decide(times: u64, together: usize) -> CaseRun {
         id: LimitId(NonZeroU16::MAX),
         limit: bucket.build()?.into(),
     };
-    let keys: Vec<[u8; 8]> = (0..together as u64).map(u64::to_be_bytes).collect();
+    let keys: Vec<[u8; 8]> = (0..calls_per_read as u64).map(u64::to_be_bytes).collect();
     let decide_all = || runtime.block_on(decide_together(&store, &limit, &keys));
     // The first decisions also wait for the connection's first turns.
     for _ in 0..8 {
-        if decide_all() != together {
+        if decide_all() != calls_per_read {
             return Err("a decision failed".into());
         }
     }

@@ -1,4 +1,4 @@
-//! I-12: what an answer tells fits together, and a reset that was told does not come nearer.
+//! I-12: the numbers of a reply fit together, and a reported reset does not move closer.
 //!
 //! Must not know: headers, how numbers were rounded but for how much.
 
@@ -6,19 +6,19 @@ use super::allowance::Bucket;
 use super::record::{History, Operation, Record, RecordedVerdict};
 use super::violation::{Promise, Violation};
 
-/// Whether all that was told about a bucket is from one state, and states of one key only move ahead. Resets were rounded
-/// by at most `precision` nanoseconds. Answers without the store are about another bucket and left out.
+/// Whether all numbers that replies report about a bucket are from one state, and states of one key only move ahead. Resets are
+/// rounded by at most `precision` nanoseconds. Replies without the store are about another bucket and left out.
 ///
 /// # Errors
 /// What contradicts itself, or an earlier answer.
 pub fn coherence(history: &History, bucket: Bucket, precision: u64) -> Result<u64, Violation> {
-    let told = coherence_of_each(history, bucket, precision)?;
+    let checked = coherence_of_each(history, bucket, precision)?;
     if !history.records.iter().any(|r| r.act == Operation::GiveBack) {
         for (key, records) in history.by_key() {
             in_order(key, &mut by_store(records), precision)?;
         }
     }
-    Ok(told)
+    Ok(checked)
 }
 
 /// The same of every answer by itself, where the store may have lost what it knew.
@@ -30,15 +30,15 @@ pub fn coherence_of_each(
     bucket: Bucket,
     precision: u64,
 ) -> Result<u64, Violation> {
-    let mut told = 0;
+    let mut checked = 0;
     for (key, records) in history.by_key() {
         for record in by_store(records) {
-            told += u64::from(record.told.is_some());
+            checked += u64::from(record.quota.is_some());
             one(record, bucket, precision)
                 .map_err(|why| Violation::new(Promise::Coherence, key, why))?;
         }
     }
-    Ok(told)
+    Ok(checked)
 }
 
 fn by_store(records: Vec<&Record>) -> Vec<&Record> {
@@ -52,21 +52,24 @@ fn one(record: &Record, bucket: Bucket, precision: u64) -> Result<(), String> {
         return Err(format!("denied at {} without a wait", record.invoked));
     }
     if is_denied && record.retry_after.is_none() && record.cost <= bucket.burst {
-        return Err(format!("denied at {} without a word", record.invoked));
+        return Err(format!(
+            "denied at {} without a retry-after",
+            record.invoked
+        ));
     }
-    let Some(told) = record.told else {
+    let Some(quota) = record.quota else {
         return Ok(());
     };
-    if told.remaining > told.limit {
-        return Err(format!("{} of {} remain", told.remaining, told.limit));
+    if quota.remaining > quota.limit {
+        return Err(format!("{} of {} remain", quota.remaining, quota.limit));
     }
     // What remains is what the debt leaves, rounded down, and the reset is the debt.
-    let debt = i128::from(told.reset_after);
+    let debt = i128::from(quota.reset_after);
     let slack = i128::from(precision);
-    let left = bucket.price(told.limit) - debt;
-    let remains = bucket.price(told.remaining);
+    let left = bucket.price(quota.limit) - debt;
+    let remains = bucket.price(quota.remaining);
     if remains > left + slack || remains + i128::from(bucket.interval) + slack < left {
-        let (remaining, reset) = (told.remaining, told.reset_after);
+        let (remaining, reset) = (quota.remaining, quota.reset_after);
         return Err(format!(
             "{remaining} remain and all is reset after {reset} ns: these are of two states"
         ));
@@ -74,11 +77,11 @@ fn one(record: &Record, bucket: Bucket, precision: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether no reset is told to be earlier than one that had been told before.
+/// Whether no reset is earlier than one that was reported before.
 fn in_order(key: &str, records: &mut [&Record], precision: u64) -> Result<(), Violation> {
     let mut answered: Vec<(u64, u64)> = records
         .iter()
-        .filter_map(|r| Some((r.completed, r.invoked.saturating_add(r.told?.reset_after))))
+        .filter_map(|r| Some((r.completed, r.invoked.saturating_add(r.quota?.reset_after))))
         .collect();
     answered.sort_unstable();
     records.sort_by_key(|record| record.invoked);
@@ -88,8 +91,8 @@ fn in_order(key: &str, records: &mut [&Record], precision: u64) -> Result<(), Vi
         while let Some((_, reset)) = answered.next_if(|(done, _)| *done <= record.invoked) {
             latest = latest.max(reset);
         }
-        let Some(told) = record.told else { continue };
-        let reset = record.completed.saturating_add(told.reset_after);
+        let Some(quota) = record.quota else { continue };
+        let reset = record.completed.saturating_add(quota.reset_after);
         // A bucket that is full again has no reset ahead of it.
         if reset.saturating_add(precision) < latest && latest > record.completed {
             let why = format!(

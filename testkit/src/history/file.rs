@@ -54,13 +54,13 @@ fn line(record: &Record) -> String {
     let retry = record
         .retry_after
         .map_or_else(|| "-".to_owned(), |nanos| nanos.to_string());
-    let told = record.told.map_or_else(
+    let quota = record.quota.map_or_else(
         || "-".to_owned(),
-        |told| format!("{}/{}/{}", told.limit, told.remaining, told.reset_after),
+        |quota| format!("{}/{}/{}", quota.limit, quota.remaining, quota.reset_after),
     );
     let degraded = u8::from(record.is_degraded);
     format!(
-        "{} {act}{lease} {} {} {} {verdict}{degraded} {retry} {told} {}\n",
+        "{} {act}{lease} {} {} {} {verdict}{degraded} {retry} {quota} {}\n",
         record.request,
         record.cost,
         record.invoked,
@@ -82,10 +82,10 @@ fn record(line: &str) -> Option<Record> {
         "-" => None,
         nanos => Some(nanos.parse().ok()?),
     };
-    let told = match next()? {
+    let quota = match next()? {
         "-" => None,
-        told => {
-            let mut numbers = told.split('/').map(str::parse);
+        quota => {
+            let mut numbers = quota.split('/').map(str::parse);
             Some(ReportedQuota {
                 limit: numbers.next()?.ok()?,
                 remaining: numbers.next()?.ok()?,
@@ -116,7 +116,7 @@ fn record(line: &str) -> Option<Record> {
         },
         is_degraded: degraded == "1",
         retry_after,
-        told,
+        quota,
     })
 }
 
@@ -165,7 +165,7 @@ mod tests {
             verdict: RecordedVerdict::Admitted,
             is_degraded: false,
             retry_after: None,
-            told: None,
+            quota: None,
         };
         let acts = [
             Operation::GiveBack,
@@ -188,7 +188,7 @@ mod tests {
             verdict,
             is_degraded: true,
             retry_after: Some(9),
-            told: Some(ReportedQuota {
+            quota: Some(ReportedQuota {
                 limit: 1,
                 remaining: 2,
                 reset_after: 3,

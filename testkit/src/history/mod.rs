@@ -1,9 +1,9 @@
-//! What clients asked and were answered, and whether it keeps the promises I-01 to I-15, as far as answers and the store's own
-//! state can tell.
+//! What clients asked for and what replies they got, checked against the promises I-01 to I-15 as far as replies and the store's
+//! own state can tell.
 //!
-//! Every instant is the machine's monotonic clock, so what several processes wrote down makes one history. A decision was
-//! made at some instant between its question and its answer, and nobody knows when: every check is sound about that, it
-//! complains only of what no such instant explains. Must not know: how anything was asked, which limiter answered.
+//! Every instant is the machine's monotonic clock, so the records of several processes make one history. A decision was made at
+//! an unknown instant between request and reply. Every check allows for that: it reports only what no such instant explains.
+//! Must not know: how requests are sent, which limiter replied.
 
 mod allowance;
 mod availability;

@@ -1,34 +1,34 @@
-//! One question and its answer, and all of them together.
+//! One operation and its reply, and the history of all of them.
 //!
-//! Must not know: what is concluded.
+//! Must not know: what the checks conclude.
 
 use std::collections::BTreeMap;
 
-/// What was asked.
+/// What a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// To spend.
+    /// Spend units.
     Spend,
-    /// To give back what was spent, or anonymous units.
+    /// Refund spent or anonymous units.
     GiveBack,
-    /// To hold places under this lease.
+    /// Acquire permits under this lease.
     Acquire(u64),
-    /// To hold them for longer.
+    /// Renew this lease.
     Renew(u64),
-    /// To hold them no more.
+    /// Release this lease.
     Release(u64),
 }
 
-/// What was answered.
+/// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedVerdict {
-    /// Yes.
+    /// The limiter admitted it.
     Admitted,
-    /// No.
+    /// The limiter denied it.
     Denied,
-    /// Nothing that a client could use, and something may have been charged.
+    /// The client got no usable reply, and the store may have charged it.
     Lost,
-    /// Nothing that a client could use, and nothing was charged.
+    /// The client got no usable reply, and nothing was charged.
     Failed,
 }
 
@@ -43,29 +43,29 @@ pub struct ReportedQuota {
     pub reset_after: u64,
 }
 
-/// One part of one request: a question about one key, and its answer.
+/// One part of one request: an operation on one key, and its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The parts of one request have one number, which no other request has.
     pub request: u64,
-    /// Whose quota.
+    /// The key of the quota.
     pub key: String,
-    /// What was asked.
+    /// What the client asked for.
     pub act: Operation,
-    /// For how much.
+    /// How many units.
     pub cost: u64,
-    /// When it was asked.
+    /// When the client sent the request.
     pub invoked: u64,
-    /// When it was answered.
+    /// When the client got the reply.
     pub completed: u64,
-    /// What was answered.
+    /// How it ended.
     pub verdict: RecordedVerdict,
-    /// Whether the answer was given without the store.
+    /// Whether the reply says that the node decided without the store.
     pub is_degraded: bool,
-    /// Nanoseconds to wait before asking again, if that was said.
+    /// Nanoseconds to wait before a retry, if the reply says so.
     pub retry_after: Option<u64>,
-    /// What else was said.
-    pub told: Option<ReportedQuota>,
+    /// The quota that the reply reports.
+    pub quota: Option<ReportedQuota>,
 }
 
 impl Record {
@@ -74,7 +74,7 @@ impl Record {
     pub(super) fn may_have_charged(&self) -> bool {
         match self.verdict {
             RecordedVerdict::Admitted | RecordedVerdict::Lost => true,
-            // Decided without the store, perhaps because its answer was lost.
+            // Decided without the store, perhaps because its reply was lost.
             RecordedVerdict::Denied => self.is_degraded,
             RecordedVerdict::Failed => false,
         }
@@ -85,7 +85,7 @@ impl Record {
     }
 }
 
-/// Everything that was asked and answered.
+/// All operations and their replies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// In no particular order.
@@ -100,7 +100,7 @@ impl History {
         self
     }
 
-    /// What happened on each key.
+    /// The records of each key.
     #[must_use]
     pub fn by_key(&self) -> BTreeMap<&str, Vec<&Record>> {
         let mut keys: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
@@ -110,14 +110,14 @@ impl History {
         keys
     }
 
-    /// How many records have this verdict.
+    /// The number of records with this verdict.
     #[must_use]
     pub fn count(&self, verdict: RecordedVerdict) -> usize {
         let records = self.records.iter();
         records.filter(|record| record.verdict == verdict).count()
     }
 
-    /// Units that were admitted on a key.
+    /// The units that were admitted on a key.
     #[must_use]
     pub fn admitted(&self, key: &str) -> u64 {
         let spent = self.records.iter().filter(|record| record.is_spent());

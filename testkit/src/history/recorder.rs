@@ -1,6 +1,6 @@
-//! Writing a history down while it happens, from any number of threads.
+//! Records a history while it happens, from any number of threads.
 //!
-//! Must not know: how anything is asked.
+//! Must not know: how requests are sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,48 +8,48 @@ use std::sync::{Mutex, PoisonError};
 use super::record::{History, Operation, Record, RecordedVerdict, ReportedQuota};
 use crate::clock::monotonic;
 
-/// A history that is being written.
+/// Records operations and their replies.
 #[derive(Debug)]
 pub struct Recorder {
     next: AtomicU64,
     records: Mutex<Vec<Record>>,
 }
 
-/// A question that waits for its answer.
+/// An operation whose reply has not arrived.
 #[derive(Clone, Debug)]
 pub struct PendingRecord {
     request: u64,
     invoked: u64,
 }
 
-/// The answer to all parts of a question.
+/// The reply to all parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedReply {
-    /// What was answered.
+    /// How it ended.
     pub verdict: RecordedVerdict,
-    /// Whether the answer was given without the store.
+    /// Whether the reply says that the node decided without the store.
     pub is_degraded: bool,
-    /// Nanoseconds to wait before asking again.
+    /// Nanoseconds to wait before a retry.
     pub retry_after: Option<u64>,
-    /// What else was said.
-    pub told: Option<ReportedQuota>,
+    /// The quota that the reply reports.
+    pub quota: Option<ReportedQuota>,
 }
 
 impl RecordedReply {
-    /// Only this, by the store.
+    /// A decision of the store, with nothing else reported.
     #[must_use]
     pub const fn only(verdict: RecordedVerdict) -> Self {
         Self {
             verdict,
             is_degraded: false,
             retry_after: None,
-            told: None,
+            quota: None,
         }
     }
 }
 
 impl Recorder {
-    /// The history of one process of several, each of which has another number.
+    /// A recorder of one of several processes. Each process has its own number.
     #[must_use]
     pub fn of_process(number: u32) -> Self {
         Self {
@@ -58,42 +58,42 @@ impl Recorder {
         }
     }
 
-    /// Something is about to be asked.
+    /// A client is about to send a request.
     #[must_use]
-    pub fn ask(&self) -> PendingRecord {
+    pub fn invoke(&self) -> PendingRecord {
         PendingRecord {
             request: self.next.fetch_add(1, Ordering::Relaxed),
             invoked: monotonic(),
         }
     }
 
-    /// It was answered just now: about these keys, for so much of each.
-    pub fn answered(
+    /// The reply has just arrived: for these keys, with the units of each.
+    pub fn complete(
         &self,
-        asked: &PendingRecord,
+        pending: &PendingRecord,
         act: Operation,
         parts: &[(&str, u64)],
-        said: RecordedReply,
+        reply: RecordedReply,
     ) {
         let completed = monotonic();
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.extend(parts.iter().map(|&(key, cost)| Record {
-            request: asked.request,
+            request: pending.request,
             key: key.to_owned(),
             act,
             cost,
-            invoked: asked.invoked,
+            invoked: pending.invoked,
             completed,
-            verdict: said.verdict,
-            is_degraded: said.is_degraded,
-            retry_after: said.retry_after,
-            told: said.told,
+            verdict: reply.verdict,
+            is_degraded: reply.is_degraded,
+            retry_after: reply.retry_after,
+            quota: reply.quota,
         }));
     }
 
-    /// What was written so far.
+    /// The operations that have completed.
     #[must_use]
-    pub fn so_far(&self) -> History {
+    pub fn history(&self) -> History {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         History {
             records: records.clone(),

@@ -14,7 +14,7 @@ use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, StoreKey};
 
 use crate::Failure;
 use crate::goals::Goals;
-use crate::node::{CONNECTIONS, Node, PATIENT, Request, SECRET};
+use crate::node::{CONNECTIONS, LONG_DEADLINE, Node, Request, SECRET};
 use crate::options::Options;
 use crate::redis_server::BenchRedis;
 use crate::stats::{Spread, Table};
@@ -45,14 +45,14 @@ impl BareClient {
         let client = redis::Client::open(url)?;
         // As the client comes, its timeout included; but nobody waits for room to write in.
         let config = AsyncConnectionConfig::new()
-            .set_response_timeout(Some(PATIENT))
+            .set_response_timeout(Some(LONG_DEADLINE))
             .set_pipeline_buffer_size(4_096);
         let mut connections = Vec::new();
         for _ in 0..CONNECTIONS {
             let connecting = client.get_multiplexed_async_connection_with_config(&config);
             connections.push(connecting.await?);
         }
-        let ruled = IdentifiedLimit {
+        let limit = IdentifiedLimit {
             id: LimitId(NonZeroU16::MIN),
             limit: TokenBucket::builder(Rate::per_second(1_000))
                 .burst(100_000_000)
@@ -63,7 +63,7 @@ impl BareClient {
             let name = format!("bare-{number:010}");
             let check = QuotaCheck {
                 key: StoreKey::new(name.as_bytes())?,
-                limit: &ruled,
+                limit: &limit,
                 op: Op::Spend(1),
             };
             let secret = KeyHashSecret::new(SECRET);
@@ -116,13 +116,13 @@ impl BareClient {
 
 /// A table for each pattern.
 pub(crate) async fn measure(
-    rig: &mut BenchRedis,
+    server: &mut BenchRedis,
     options: &Options,
     goals: &mut Goals,
 ) -> Result<Vec<Table>, Failure> {
     let mut tables = Vec::new();
     for (keys, callers) in [(1, 1), (1, 64), (options.keys, 1), (options.keys, 64)] {
-        rig.empty()?;
+        server.empty()?;
         let shape = LoadShape {
             callers,
             calls: options.calls,
@@ -133,7 +133,7 @@ pub(crate) async fn measure(
             named(keys, "key"),
             named(callers, "caller")
         );
-        let laps = rounds(rig, options.rounds, shape).await?;
+        let laps = rounds(server, options.rounds, shape).await?;
         let ratio = |part: fn(&LapCost) -> f64| {
             Spread::of(laps.iter().map(|[ours, bare]| part(ours) / part(bare)))
         };
@@ -154,29 +154,29 @@ fn named(count: u64, what: &str) -> String {
 
 /// Ours and the bare call's costs, round by round; the first round is not counted.
 async fn rounds(
-    rig: &mut BenchRedis,
+    server: &mut BenchRedis,
     rounds: u64,
     shape: LoadShape,
 ) -> Result<Vec<[LapCost; 2]>, Failure> {
-    let node = Node::sharing(QUOTA, &rig.url(), PATIENT).await?;
-    let bare = Arc::new(BareClient::connect(&rig.url(), shape.keys).await?);
+    let node = Node::sharing(QUOTA, &server.url(), LONG_DEADLINE).await?;
+    let bare = Arc::new(BareClient::connect(&server.url(), shape.keys).await?);
     let requests: Arc<[Request]> = (0..shape.keys).map(Request::of).collect();
     let mut laps = Vec::new();
     for round in 0..=rounds {
-        let ours = async |rig: &mut BenchRedis| {
+        let ours = async |server: &mut BenchRedis| {
             let make = |caller| ask(node.clone(), Arc::clone(&requests), shape, caller);
-            shape.lap(rig, make).await
+            shape.lap(server, make).await
         };
-        let floor = async |rig: &mut BenchRedis| {
+        let floor = async |server: &mut BenchRedis| {
             let make = |caller| call(Arc::clone(&bare), shape, caller);
-            shape.lap(rig, make).await
+            shape.lap(server, make).await
         };
         // In turn, so that neither always runs on what the other has left in the caches.
         let both = if round % 2 == 0 {
-            [ours(rig).await?, floor(rig).await?]
+            [ours(server).await?, floor(server).await?]
         } else {
-            let floor = floor(rig).await?;
-            [ours(rig).await?, floor]
+            let floor = floor(server).await?;
+            [ours(server).await?, floor]
         };
         if round > 0 {
             laps.push(both);
@@ -242,7 +242,7 @@ fn table(title: &str, laps: &[[LapCost; 2]]) -> Table {
             Spread::of(ratios).show(2),
             of(|cost| cost.server).show(2),
             of(|cost| cost.wall).show(2),
-            of(|cost| cost.together).show(1),
+            of(|cost| cost.calls_per_read).show(1),
         ]);
     }
     table

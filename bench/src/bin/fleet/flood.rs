@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::clock::Stopwatch;
 use crate::goals::Goals;
-use crate::node::{Node, PATIENT, Request};
+use crate::node::{LONG_DEADLINE, Node, Request};
 use crate::options::Options;
 use crate::redis_server::BenchRedis;
 use crate::stats::{Spread, Table};
@@ -32,15 +32,15 @@ struct FloodCounts {
 
 /// The table of one run.
 pub(crate) async fn measure(
-    rig: &mut BenchRedis,
+    server: &mut BenchRedis,
     options: &Options,
     goals: &mut Goals,
 ) -> Result<Vec<Table>, Failure> {
-    rig.empty()?;
+    server.empty()?;
     let quota = format!("    rate: {LIMIT}/s\n    burst: {LIMIT}\n");
     let mut nodes = Vec::new();
     for _ in 0..NODES {
-        nodes.push(Node::sharing(&quota, &rig.url(), PATIENT).await?);
+        nodes.push(Node::sharing(&quota, &server.url(), LONG_DEADLINE).await?);
     }
     let shape = LoadShape {
         callers: CALLERS,
@@ -49,7 +49,7 @@ pub(crate) async fn measure(
         keys: KEYS,
     };
     let tally = Arc::new(FloodCounts::default());
-    let before = rig.done()?;
+    let before = server.done()?;
     let watch = Stopwatch::start();
     let make = |caller: u64| {
         let node = usize::try_from(caller % NODES).ok();
@@ -58,7 +58,7 @@ pub(crate) async fn measure(
     };
     shape.run(make).await?;
     let lasted = watch.elapsed();
-    let scripts = rig.done()?.since(before).scripts;
+    let scripts = server.done()?.since(before).scripts;
     let asked = tally.asked.load(Ordering::Relaxed);
     let admitted = tally.admitted.load(Ordering::Relaxed);
     // A second that has begun counts.

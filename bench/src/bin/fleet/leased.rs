@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::clock::Stopwatch;
 use crate::goals::Goals;
-use crate::node::{Node, PATIENT, Request};
+use crate::node::{LONG_DEADLINE, Node, Request};
 use crate::options::Options;
 use crate::redis_server::BenchRedis;
 use crate::stats::{Spread, Table};
@@ -29,24 +29,24 @@ const AT_A_TIME: u64 = 64;
 
 /// Both tables.
 pub(crate) async fn measure(
-    rig: &mut BenchRedis,
+    server: &mut BenchRedis,
     options: &Options,
     goals: &mut Goals,
 ) -> Result<Vec<Table>, Failure> {
     Ok(vec![
-        hot_key(rig, options, goals).await?,
-        conservation(rig, options, goals).await?,
+        hot_key(server, options, goals).await?,
+        conservation(server, options, goals).await?,
     ])
 }
 
 /// A key that is never used up.
 async fn hot_key(
-    rig: &mut BenchRedis,
+    server: &mut BenchRedis,
     options: &Options,
     goals: &mut Goals,
 ) -> Result<Table, Failure> {
-    rig.empty()?;
-    let node = Node::sharing(PLENTY, &rig.url(), PATIENT).await?;
+    server.empty()?;
+    let node = Node::sharing(PLENTY, &server.url(), LONG_DEADLINE).await?;
     let _tending = tended(std::slice::from_ref(&node));
     let shape = LoadShape {
         callers: CALLERS,
@@ -55,7 +55,7 @@ async fn hot_key(
     };
     let mut laps: Vec<LapCost> = Vec::new();
     for round in 0..=options.rounds {
-        let lap = shape.lap(rig, |caller| ask(node.clone(), shape, caller));
+        let lap = shape.lap(server, |caller| ask(node.clone(), shape, caller));
         let lap = lap.await?;
         if round > 0 {
             laps.push(lap);
@@ -107,15 +107,15 @@ async fn ask(node: Node, shape: LoadShape, caller: u64) -> Result<(), String> {
 
 /// A key that is wanted by far more than can have it.
 async fn conservation(
-    rig: &mut BenchRedis,
+    server: &mut BenchRedis,
     options: &Options,
     goals: &mut Goals,
 ) -> Result<Table, Failure> {
-    rig.empty()?;
+    server.empty()?;
     let quota = format!("    rate: {LIMIT}/s\n    burst: {LIMIT}\n    consistency: leased\n");
     let mut nodes = Vec::new();
     for _ in 0..NODES {
-        nodes.push(Node::sharing(&quota, &rig.url(), PATIENT).await?);
+        nodes.push(Node::sharing(&quota, &server.url(), LONG_DEADLINE).await?);
     }
     let _tending = tended(&nodes);
     let admitted = Arc::new(AtomicU64::new(0));
@@ -124,7 +124,7 @@ async fn conservation(
         calls: 0,
         keys: 1,
     };
-    let before = rig.done()?;
+    let before = server.done()?;
     let watch = Stopwatch::start();
     let span = Duration::from_secs(options.seconds);
     let make = |caller: u64| {
@@ -134,7 +134,7 @@ async fn conservation(
     };
     shape.run(make).await?;
     let lasted = watch.elapsed();
-    let scripts = rig.done()?.since(before).scripts;
+    let scripts = server.done()?.since(before).scripts;
     let admitted = number(admitted.load(Ordering::Relaxed));
     let most = number(LIMIT) * (1.0 + lasted.as_secs_f64());
     if admitted > most {
@@ -171,7 +171,7 @@ async fn flood(node: Option<Node>, span: Duration, admitted: Arc<AtomicU64>) -> 
 fn tended(nodes: &[Node]) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for node in nodes {
-        tasks.spawn(node.clone().tend());
+        tasks.spawn(node.clone().maintain_leases());
     }
     tasks
 }

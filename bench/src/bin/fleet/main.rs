@@ -64,14 +64,14 @@ fn run(options: &Options) -> Result<String, Failure> {
 }
 
 async fn measure(options: &Options) -> Result<String, Failure> {
-    let mut rig = BenchRedis::start()?;
+    let mut server = BenchRedis::start()?;
     let mut goals = Goals::new();
     let mut tables = Vec::new();
     for part in &options.parts {
         tables.extend(match part {
-            FleetStudy::Exact => exact::measure(&mut rig, options, &mut goals).await?,
-            FleetStudy::Leased => leased::measure(&mut rig, options, &mut goals).await?,
-            FleetStudy::Flood => flood::measure(&mut rig, options, &mut goals).await?,
+            FleetStudy::Exact => exact::measure(&mut server, options, &mut goals).await?,
+            FleetStudy::Leased => leased::measure(&mut server, options, &mut goals).await?,
+            FleetStudy::Flood => flood::measure(&mut server, options, &mut goals).await?,
             FleetStudy::Dead => store_down::measure(options, &mut goals).await?,
             FleetStudy::Zipf => skewed_keys::measure(options)?,
         });
@@ -79,7 +79,7 @@ async fn measure(options: &Options) -> Result<String, Failure> {
     tables.push(goals.into_table());
     let mut report = format!(
         "{}, {} rounds of {} calls\n\n",
-        rig.version()?,
+        server.version()?,
         options.rounds,
         options.calls
     );

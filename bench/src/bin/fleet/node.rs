@@ -21,10 +21,10 @@ pub(crate) const SECRET: [u8; 16] = *b"measured beside ";
 /// Connections of each node to the server, and of the client that is measured beside it.
 pub(crate) const CONNECTIONS: usize = 3;
 /// So long that a machine that is busy elsewhere does not turn a measurement into an outage.
-pub(crate) const PATIENT: Duration = Duration::from_secs(10);
+pub(crate) const LONG_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How often slices are looked after, at least.
-const TENDED_EVERY: Duration = Duration::from_millis(50);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A request of somebody.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub(crate) struct Node {
 
 impl Node {
     /// An engine that shares nothing.
-    pub(crate) fn alone(quota: &str) -> Result<Self, Failure> {
+    pub(crate) fn local(quota: &str) -> Result<Self, Failure> {
         let text = format!("limits:\n  - name: per-key\n    key: header.x-api-key\n{quota}");
         let policy =
             load(&text, "policy.yaml", SourceFormat::Yaml).map_err(|bad| bad.to_string())?;
@@ -74,7 +74,7 @@ impl Node {
         url: &str,
         deadline: Duration,
     ) -> Result<Self, Failure> {
-        let mut node = Self::alone(quota)?;
+        let mut node = Self::local(quota)?;
         let mut options = RedisOptions::new(url, KeyHashSecret::new(SECRET));
         options.deadline = deadline;
         options.connections = CONNECTIONS;
@@ -95,13 +95,14 @@ impl Node {
     }
 
     /// Borrows ahead and gives back what nobody uses, for ever.
-    pub(crate) async fn tend(self) {
+    pub(crate) async fn maintain_leases(self) {
         let Some(fleet) = &self.fleet else {
             return;
         };
         loop {
             // Either way it is tended: when something is wanted at once, otherwise now and then.
-            let _waited = tokio::time::timeout(TENDED_EVERY, fleet.wait_for_lease_demand()).await;
+            let _waited =
+                tokio::time::timeout(MAINTENANCE_INTERVAL, fleet.wait_for_lease_demand()).await;
             fleet.maintain_leases(|| self.engine.store().now()).await;
         }
     }

@@ -34,15 +34,15 @@ pub(crate) async fn measure(options: &Options, goals: &mut Goals) -> Result<Vec<
 
 /// How long decisions take while the server falls silent.
 async fn silence(options: &Options, goals: &mut Goals) -> Result<Table, Failure> {
-    let mut rig = BenchRedis::start()?;
-    let node = Node::sharing(QUOTA, &rig.url(), DEADLINE).await?;
+    let mut server = BenchRedis::start()?;
+    let node = Node::sharing(QUOTA, &server.url(), DEADLINE).await?;
     let shape = LoadShape {
         callers: CALLERS,
         calls: options.local,
         keys: options.keys,
     };
     let lasted = Arc::new(Mutex::new(Vec::new()));
-    rig.fall_silent(SILENCE)?;
+    server.fall_silent(SILENCE)?;
     shape
         .run(|caller| timed(node.clone(), shape, caller, Arc::clone(&lasted)))
         .await?;
@@ -111,10 +111,10 @@ async fn throughput(options: &Options, goals: &mut Goals) -> Result<Table, Failu
     let head = ["", "CPU ns per decision", "of memory's throughput"];
     let mut table = Table::new(title, &head);
     for keys in [1, options.keys] {
-        let alone = Node::alone(QUOTA)?;
+        let alone = Node::local(QUOTA)?;
         let away = {
-            let rig = BenchRedis::start()?;
-            Node::sharing(QUOTA, &rig.url(), DEADLINE).await?
+            let server = BenchRedis::start()?;
+            Node::sharing(QUOTA, &server.url(), DEADLINE).await?
         };
         let requests: Vec<Request> = (0..keys).map(Request::of).collect();
         let shape = LoadShape {

@@ -30,7 +30,7 @@ pub(crate) struct LapCost {
     /// Time on the wall.
     pub(crate) wall: f64,
     /// Calls that the server found in one read.
-    pub(crate) together: f64,
+    pub(crate) calls_per_read: f64,
     /// Calls of scripts.
     pub(crate) scripts: f64,
 }
@@ -67,13 +67,13 @@ impl LoadShape {
     /// The same, measured.
     pub(crate) async fn lap<F>(
         self,
-        rig: &mut BenchRedis,
+        server: &mut BenchRedis,
         make: impl Fn(u64) -> F,
     ) -> Result<LapCost, Failure>
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
-        let before = rig.done()?;
+        let before = server.done()?;
         let (used, watch) = (processor_time(), Stopwatch::start());
         self.run(make).await?;
         let (used, wall) = (processor_time().saturating_sub(used), watch.elapsed());
@@ -81,14 +81,14 @@ impl LoadShape {
             cpu,
             reads,
             scripts,
-        } = rig.done()?.since(before);
+        } = server.done()?.since(before);
         let calls = number(self.calls);
         let each = |span: Duration| span.as_secs_f64() * 1e6 / calls;
         Ok(LapCost {
             ours: each(used),
             server: cpu / calls,
             wall: each(wall),
-            together: scripts / reads.max(1.0),
+            calls_per_read: scripts / reads.max(1.0),
             scripts,
         })
     }

@@ -12,7 +12,7 @@ use tollgate_testkit::redis::{RedisServer, ServerProgram};
 
 use crate::Failure;
 use crate::clock::{Stopwatch, thread_time};
-use crate::node::{Node, PATIENT, Request};
+use crate::node::{LONG_DEADLINE, Node, Request};
 use crate::options::Options;
 use crate::series::Growth;
 use crate::stats::Spread;
@@ -48,9 +48,9 @@ async fn measure(options: &Options) -> Result<Vec<Growth>, Failure> {
             proxy.change(|toxics| toxics.back.latency = Duration::from_micros(delay));
             let round_trip = round_trip(&proxy.url()).await?;
             let quota = format!("{QUOTA}{consistency}");
-            let node = Arc::new(Node::sharing(&quota, &proxy.url(), PATIENT).await?);
+            let node = Arc::new(Node::sharing(&quota, &proxy.url(), LONG_DEADLINE).await?);
             let mut background = JoinSet::new();
-            background.spawn(node.as_ref().clone().tend());
+            background.spawn(node.as_ref().clone().maintain_leases());
             let (mut took, mut cost) = (Vec::new(), Vec::new());
             for round in 0..=options.rounds {
                 let [wall, used] = lap(&node, options.calls).await?;

@@ -66,9 +66,9 @@ impl Contender {
     pub(crate) fn call(&self, article: &str, number: u64) -> Result<redis::Cmd, Failure> {
         let mut call = redis::cmd("EVALSHA");
         match self {
-            Self::Ours(ruled) => {
+            Self::Ours(limit) => {
                 let bytes = number.to_be_bytes();
-                let checks = [check(ruled, &bytes)?];
+                let checks = [check(limit, &bytes)?];
                 let secret = KeyHashSecret::new(*b"measured beside ");
                 let request =
                     ScriptCall::new(secret, ReservationRetention::default(), &checks, None)?;
@@ -89,10 +89,10 @@ impl Contender {
     /// Whether the reply admits: ours with all that a caller is answered.
     pub(crate) fn is_admitted(&self, number: u64, reply: &[i64]) -> Result<bool, Failure> {
         match self {
-            Self::Ours(ruled) => {
+            Self::Ours(limit) => {
                 let bytes = number.to_be_bytes();
                 let mut answers = [StoreReply::EMPTY];
-                let decided = decode(&[check(ruled, &bytes)?], reply, &mut answers)?;
+                let decided = decode(&[check(limit, &bytes)?], reply, &mut answers)?;
                 Ok(decided.outcome.is_admitted())
             }
             Self::Article { .. } => Ok(reply.first() == Some(&1)),
@@ -100,10 +100,10 @@ impl Contender {
     }
 }
 
-fn check<'a>(ruled: &'a IdentifiedLimit, bytes: &'a [u8]) -> Result<QuotaCheck<'a>, Failure> {
+fn check<'a>(limit: &'a IdentifiedLimit, bytes: &'a [u8]) -> Result<QuotaCheck<'a>, Failure> {
     Ok(QuotaCheck {
         key: StoreKey::new(bytes)?,
-        limit: ruled,
+        limit,
         op: Op::Spend(1),
     })
 }

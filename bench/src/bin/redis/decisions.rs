@@ -34,7 +34,7 @@ const HEAD: [&str; 7] = [
 ];
 
 /// A table for each pattern and each answer.
-pub(crate) fn measure(rig: &mut BenchRedis, options: &Options) -> Result<Vec<Table>, Failure> {
+pub(crate) fn measure(server: &mut BenchRedis, options: &Options) -> Result<Vec<Table>, Failure> {
     let mut tables = Vec::new();
     let patterns = [
         ("One hot key".to_owned(), 1),
@@ -44,14 +44,14 @@ pub(crate) fn measure(rig: &mut BenchRedis, options: &Options) -> Result<Vec<Tab
         for (answer, bucket, must_admit) in
             [("admitted", ADMITTING, true), ("denied", DENYING, false)]
         {
-            rig.empty()?;
+            server.empty()?;
             let both = Contender::both(bucket)?;
             let numbers = order(keys, options.calls);
             // Every state is there, and used up if it is to be, before anything is measured.
             for contender in &both {
-                rig.lap(contender, &numbers, None)?;
+                server.lap(contender, &numbers, None)?;
             }
-            let laps = rounds(rig, options, &both, &numbers, must_admit)?;
+            let laps = rounds(server, options, &both, &numbers, must_admit)?;
             let title = format!("{pattern}, {answer}");
             tables.push(table(&title, &laps));
         }
@@ -67,14 +67,14 @@ fn order(keys: u64, calls: u64) -> Vec<u64> {
 
 /// One cost of ours and one of the article's for each round.
 fn rounds(
-    rig: &mut BenchRedis,
+    server: &mut BenchRedis,
     options: &Options,
     both: &[Contender; 2],
     numbers: &[u64],
     must_admit: bool,
 ) -> Result<Vec<[CallCost; 2]>, Failure> {
     let [ours, article] = both;
-    let mut lap = |contender| rig.lap(contender, numbers, Some(must_admit));
+    let mut lap = |contender| server.lap(contender, numbers, Some(must_admit));
     (0..options.rounds)
         .map(|round| {
             // In turn, so that neither always runs on what the other has left in the caches.

@@ -18,7 +18,7 @@ const SLOW: Bucket = Bucket {
 };
 
 /// Bytes per key of everyone, in as many interleaved rounds as there are.
-pub(crate) fn measure(rig: &mut BenchRedis, options: &Options) -> Result<Table, Failure> {
+pub(crate) fn measure(server: &mut BenchRedis, options: &Options) -> Result<Table, Failure> {
     let [bucket, article] = Contender::both(SLOW)?;
     let [counter, window] = Contender::windows()?;
     let all = [
@@ -29,7 +29,7 @@ pub(crate) fn measure(rig: &mut BenchRedis, options: &Options) -> Result<Table, 
     ];
     let mut rounds = Vec::new();
     for _ in 0..options.rounds {
-        rounds.push(round(rig, options, &all)?);
+        rounds.push(round(server, options, &all)?);
     }
     let title = format!(
         "Bytes per key, of {} keys: used memory, time to live included",
@@ -45,12 +45,12 @@ pub(crate) fn measure(rig: &mut BenchRedis, options: &Options) -> Result<Table, 
             Spread::of(rounds.iter().map(ratio)).show(2),
         ]);
     }
-    rig.empty()?;
+    server.empty()?;
     Ok(table)
 }
 
 fn round(
-    rig: &mut BenchRedis,
+    server: &mut BenchRedis,
     options: &Options,
     all: &[(&str, Contender)],
 ) -> Result<Vec<f64>, Failure> {
@@ -58,12 +58,12 @@ fn round(
     let count = f64::from(u32::try_from(options.stored)?);
     let mut bytes = Vec::with_capacity(all.len());
     for (_, contender) in all {
-        rig.empty()?;
+        server.empty()?;
         // The first call pays for what is not the keys'.
-        rig.lap(contender, &[0], Some(true))?;
-        let before = rig.used_memory()?;
-        rig.lap(contender, &keys, Some(true))?;
-        bytes.push((rig.used_memory()? - before) / count);
+        server.lap(contender, &[0], Some(true))?;
+        let before = server.used_memory()?;
+        server.lap(contender, &keys, Some(true))?;
+        bytes.push((server.used_memory()? - before) / count);
     }
     Ok(bytes)
 }

@@ -51,19 +51,19 @@ fn main() -> ExitCode {
 
 /// Measures everything, and words it.
 fn run(options: &Options) -> Result<String, Failure> {
-    let mut rig = BenchRedis::start(ServerProgram::Redis)?;
+    let mut server = BenchRedis::start(ServerProgram::Redis)?;
     let mut report = format!(
         "{}, {} rounds of {} calls, {} to a pipeline\n\n",
-        rig.version()?,
+        server.version()?,
         options.rounds,
         options.calls,
         redis_server::PIPELINE
     );
-    for table in decisions::measure(&mut rig, options)? {
+    for table in decisions::measure(&mut server, options)? {
         report.push_str(&table.render(options.markdown));
         report.push('\n');
     }
-    report.push_str(&keys::measure(&mut rig, options)?.render(options.markdown));
+    report.push_str(&keys::measure(&mut server, options)?.render(options.markdown));
     Ok(report)
 }
 

@@ -25,7 +25,7 @@ fn record(invoked: u64, completed: u64, verdict: RecordedVerdict) -> Record {
         verdict,
         is_degraded: false,
         retry_after: (verdict == RecordedVerdict::Denied).then_some(1),
-        told: None,
+        quota: None,
     }
 }
 
@@ -186,7 +186,7 @@ fn control_one_unit_too_many_is_noticed_in_a_bucket_and_in_a_log() {
 
 #[test]
 fn control_a_charge_too_many_or_too_few_is_noticed() {
-    let asked = history([
+    let records = history([
         record(0, 1, RecordedVerdict::Admitted),
         record(2, 3, RecordedVerdict::Admitted),
         record(4, 5, RecordedVerdict::Lost),
@@ -194,15 +194,15 @@ fn control_a_charge_too_many_or_too_few_is_noticed() {
         record(8, 9, RecordedVerdict::Failed),
     ]);
     for (moved, is_right) in [(1_000, false), (2_000, true), (2_500, false), (3_000, true)] {
-        let spent = spends(&asked, "alice", BUCKET, moved);
+        let spent = spends(&records, "alice", BUCKET, moved);
         assert_eq!(spent.is_ok(), is_right, "{moved}: {spent:?}");
     }
     assert_eq!(
-        promise(spends(&asked, "alice", BUCKET, 4_000)),
+        promise(spends(&records, "alice", BUCKET, 4_000)),
         Some(Promise::NoDoubleSpend)
     );
-    assert_eq!(spends_exactly(&asked, "alice", BUCKET, 2_000), Ok(2));
-    assert!(spends_exactly(&asked, "alice", BUCKET, 3_000).is_err());
+    assert_eq!(spends_exactly(&records, "alice", BUCKET, 2_000), Ok(2));
+    assert!(spends_exactly(&records, "alice", BUCKET, 3_000).is_err());
 }
 
 #[test]
@@ -215,11 +215,11 @@ fn control_a_request_that_is_admitted_in_part_is_noticed() {
     let moved = [("alice", BUCKET, 1_000), ("bob", BUCKET, 1_000)];
     assert!(all_or_nothing(&history(parts.clone()), &moved).is_ok());
     let uneven = [("alice", BUCKET, 1_000), ("bob", BUCKET, 0)];
-    let said = all_or_nothing(&history(parts.clone()), &uneven);
-    assert_eq!(promise(said), Some(Promise::AllOrNothing));
+    let result = all_or_nothing(&history(parts.clone()), &uneven);
+    assert_eq!(promise(result), Some(Promise::AllOrNothing));
     parts[1].verdict = RecordedVerdict::Denied;
-    let said = all_or_nothing(&history(parts), &moved);
-    assert_eq!(promise(said), Some(Promise::AllOrNothing));
+    let result = all_or_nothing(&history(parts), &moved);
+    assert_eq!(promise(result), Some(Promise::AllOrNothing));
 }
 
 #[test]
@@ -243,8 +243,8 @@ fn control_answers_that_fail_or_come_late_are_noticed() {
     for verdict in [RecordedVerdict::Lost, RecordedVerdict::Failed] {
         let mut failed = quick.clone();
         failed.records[7].verdict = verdict;
-        let said = availability(&failed, within);
-        assert_eq!(promise(said), Some(Promise::Availability));
+        let result = availability(&failed, within);
+        assert_eq!(promise(result), Some(Promise::Availability));
     }
 }
 
@@ -269,33 +269,33 @@ fn control_an_outage_that_nobody_was_told_of_and_one_that_does_not_end_are_notic
 
 #[test]
 fn control_numbers_that_do_not_fit_together_are_noticed() {
-    let told = |remaining, reset_after| {
+    let quota = |remaining, reset_after| {
         Some(ReportedQuota {
             limit: 10,
             remaining,
             reset_after,
         })
     };
-    let said = |record: Record, precision| coherence(&history([record]), BUCKET, precision);
-    let with = |told| Record {
-        told,
+    let check = |record: Record, precision| coherence(&history([record]), BUCKET, precision);
+    let with = |quota| Record {
+        quota,
         ..record(0, 10, RecordedVerdict::Admitted)
     };
-    assert_eq!(said(with(told(9, 1_000)), 0), Ok(1));
-    assert_eq!(said(with(told(8, 1_001)), 0), Ok(1));
-    for wrong in [told(11, 0), told(9, 1_001), told(7, 1_000)] {
-        assert_eq!(promise(said(with(wrong), 0)), Some(Promise::Coherence));
+    assert_eq!(check(with(quota(9, 1_000)), 0), Ok(1));
+    assert_eq!(check(with(quota(8, 1_001)), 0), Ok(1));
+    for wrong in [quota(11, 0), quota(9, 1_001), quota(7, 1_000)] {
+        assert_eq!(promise(check(with(wrong), 0)), Some(Promise::Coherence));
     }
-    assert_eq!(said(with(told(9, 1_500)), 500), Ok(1), "rounded up");
+    assert_eq!(check(with(quota(9, 1_500)), 500), Ok(1), "rounded up");
     for wait in [Some(0), None] {
         let mut denied = record(0, 10, RecordedVerdict::Denied);
         denied.retry_after = wait;
-        assert_eq!(promise(said(denied, 0)), Some(Promise::Coherence));
+        assert_eq!(promise(check(denied, 0)), Some(Promise::Coherence));
     }
     // The reset of a second answer is earlier than the first one promised.
-    let first = with(told(5, 5_000));
+    let first = with(quota(5, 5_000));
     let second = |reset| Record {
-        told: told(10 - reset / 1_000, reset),
+        quota: quota(10 - reset / 1_000, reset),
         invoked: 100,
         completed: 110,
         ..first.clone()
@@ -337,12 +337,12 @@ fn control_a_place_too_many_and_one_that_never_comes_back_are_noticed() {
     assert_eq!(conservation(&history(held.clone()), places), Ok(2));
     let mut third = held.clone();
     third[2].verdict = yes;
-    let said = conservation(&history(third), places);
-    assert_eq!(promise(said), Some(Promise::Conservation));
+    let result = conservation(&history(third), places);
+    assert_eq!(promise(result), Some(Promise::Conservation));
     let mut stuck = held;
     stuck[6].verdict = no;
-    let said = conservation(&history(stuck), places);
-    assert_eq!(promise(said), Some(Promise::Conservation));
+    let result = conservation(&history(stuck), places);
+    assert_eq!(promise(result), Some(Promise::Conservation));
 }
 
 #[test]
@@ -352,8 +352,8 @@ fn control_a_key_that_never_ends_and_a_state_too_far_ahead_are_noticed() {
     assert!(times_to_live(&found(1_000), longest).is_ok());
     assert!(times_to_live(&found(-2), longest).is_ok());
     for wrong in [-1, 1_001] {
-        let said = times_to_live(&found(wrong), longest);
-        assert_eq!(promise(said), Some(Promise::TimeToLive));
+        let result = times_to_live(&found(wrong), longest);
+        assert_eq!(promise(result), Some(Promise::TimeToLive));
     }
     assert!(not_too_far_ahead("a", 110, 100, 10).is_ok());
     assert!(not_too_far_ahead("a", 5, 100, 10).is_ok());

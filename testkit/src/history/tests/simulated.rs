@@ -66,7 +66,7 @@ fn first(key: usize) -> Record {
         verdict: RecordedVerdict::Admitted,
         is_degraded: false,
         retry_after: None,
-        told: None,
+        quota: None,
     }
 }
 
@@ -187,7 +187,7 @@ impl BuggyLimiter {
             verdict,
             is_degraded: false,
             retry_after: (verdict == RecordedVerdict::Denied).then_some(wait),
-            told: (question.keys.len() == 1).then_some(ReportedQuota {
+            quota: (question.keys.len() == 1).then_some(ReportedQuota {
                 limit: self.burst(),
                 remaining: left / BUCKET.interval,
                 reset_after: debt + skew,

@@ -37,7 +37,7 @@ impl CheckResponse {
     pub(super) fn to_recorded(&self) -> RecordedReply {
         let nanos = |millis: &Value| Some(millis.as_u64()? * 1_000_000);
         let limit = &self.body["limits"][0];
-        let told = || {
+        let quota = || {
             Some(ReportedQuota {
                 limit: limit["limit"].as_u64()?,
                 remaining: limit["remaining"].as_u64()?,
@@ -52,7 +52,7 @@ impl CheckResponse {
             },
             is_degraded: self.is_degraded(),
             retry_after: nanos(&self.body["retry_after_ms"]),
-            told: told(),
+            quota: quota(),
         }
     }
 }

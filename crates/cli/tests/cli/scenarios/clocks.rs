@@ -83,12 +83,12 @@ fn s_26_when_the_clock_of_redis_jumps_at_most_one_burst_is_gained() {
         .map(|server| Client::new(server.http))
         .collect();
     let mut spend = |count: u64| {
-        let before = recorder.so_far().admitted("alice");
+        let before = recorder.history().admitted("alice");
         for number in 0..count {
             let client = usize::try_from(number % 2).unwrap();
             ask(&mut clients[client], "alice", &recorder);
         }
-        recorder.so_far().admitted("alice") - before
+        recorder.history().admitted("alice") - before
     };
     assert_eq!(spend(LIMIT + 10), LIMIT, "the clock stands still");
     clock.set_back(Duration::from_hours(24));
@@ -99,7 +99,7 @@ fn s_26_when_the_clock_of_redis_jumps_at_most_one_burst_is_gained() {
     // Cached denials still hold, because the clock of the servers did not jump.
     let minted = spend(LIMIT + 10);
     assert!(minted <= LIMIT, "{minted}");
-    let worst = bound(&recorder.so_far(), &Allowance::of(bucket()).jumps_ahead(1)).unwrap();
+    let worst = bound(&recorder.history(), &Allowance::of(bucket()).jumps_ahead(1)).unwrap();
     ScenarioOutcome::of("S-26 the clock of Redis jumps")
         .worst(&worst)
         .tell();

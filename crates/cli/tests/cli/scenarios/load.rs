@@ -67,7 +67,7 @@ impl Load {
     /// Waits until this many requests in a row were decided by the store.
     pub(super) fn until_decided_by_the_store(&self, in_a_row: usize) {
         until("the store decides again", || {
-            let history = self.recorder.so_far();
+            let history = self.recorder.history();
             let last = history.records.iter().rev().take(in_a_row);
             history.records.len() >= in_a_row && last.into_iter().all(|record| !record.is_degraded)
         });
@@ -76,14 +76,14 @@ impl Load {
     /// Waits until this many requests in a row were decided without the store.
     pub(super) fn until_decided_without(&self, in_a_row: usize) {
         until("servers decide by themselves", || {
-            let history = self.recorder.so_far();
+            let history = self.recorder.history();
             let last = history.records.iter().rev().take(in_a_row);
             history.records.len() >= in_a_row && last.into_iter().all(|record| record.is_degraded)
         });
     }
 
-    pub(super) fn so_far(&self) -> History {
-        self.recorder.so_far()
+    pub(super) fn history(&self) -> History {
+        self.recorder.history()
     }
 
     pub(super) fn end(self) -> History {
@@ -91,16 +91,16 @@ impl Load {
         for client in self.clients {
             client.join().unwrap();
         }
-        self.recorder.so_far()
+        self.recorder.history()
     }
 }
 
 /// Checks one unit and records the response.
 pub(super) fn ask(client: &mut Client, key: &str, recorder: &Recorder) {
-    let asked = recorder.ask();
-    let said = match client.check(key) {
+    let pending = recorder.invoke();
+    let reply = match client.check(key) {
         Some(answer) => answer.to_recorded(),
         None => RecordedReply::only(RecordedVerdict::Lost),
     };
-    recorder.answered(&asked, Operation::Spend, &[(key, 1)], said);
+    recorder.complete(&pending, Operation::Spend, &[(key, 1)], reply);
 }

@@ -94,7 +94,7 @@ fn s_03_a_server_starts_without_redis_and_connects_when_it_appears() {
     assert!(took < RECOVERY_TIME, "{took:?}");
     until("the metric says so", || !server.is_degraded());
     // Redis has the units that were admitted before.
-    let left = client.check("alice").unwrap().to_recorded().told.unwrap();
+    let left = client.check("alice").unwrap().to_recorded().quota.unwrap();
     assert!(left.remaining + 11 <= left.limit, "{left:?}");
     drop(redis);
     ScenarioOutcome::of("S-03 absent at the start")

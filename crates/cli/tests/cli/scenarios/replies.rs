@@ -59,7 +59,7 @@ fn s_09_fragmented_replies_are_read_and_truncated_ones_are_charged_at_most_once(
     load.wait_for_answers(12);
     fleet.proxy.heal();
     load.wait_for_answers(30);
-    assert!(load.so_far().records.iter().all(|r| !r.is_degraded));
+    assert!(load.history().records.iter().all(|r| !r.is_degraded));
     // Every connection closes in the middle of a reply, repeatedly.
     for bytes in [3, 500, 2_000] {
         fleet.proxy.change(|toxics| {

@@ -64,12 +64,12 @@ fn s_25_permits_of_a_killed_server_become_free_with_their_leases() {
         .map(|server| Client::new(server.http))
         .collect();
     let acquire = |client: &mut Client, lease: u64| {
-        let asked = recorder.ask();
+        let pending = recorder.invoke();
         let answer = client.post("/v1/acquire", r#"{"key": "alice"}"#).unwrap();
         assert!(!answer.is_degraded(), "{answer:?}");
         let verdict = answer.to_recorded().verdict;
-        recorder.answered(
-            &asked,
+        recorder.complete(
+            &pending,
             Operation::Acquire(lease),
             &[("alice", 1)],
             RecordedReply::only(verdict),
@@ -94,7 +94,7 @@ fn s_25_permits_of_a_killed_server_become_free_with_their_leases() {
         limit: 4,
         lease: LEASE,
     };
-    let most = conservation(&recorder.so_far(), places).unwrap();
+    let most = conservation(&recorder.history(), places).unwrap();
     assert_eq!(most, 4);
     ScenarioOutcome::of("S-25 permits of a killed server").tell();
 }

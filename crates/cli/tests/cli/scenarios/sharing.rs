@@ -91,7 +91,7 @@ fn s_00_concurrent_requests_never_see_the_same_state() {
             });
         }
     });
-    let history = recorder.so_far();
+    let history = recorder.history();
     let admitted = spends_exactly(&history, "alice", bucket(), fleet.state() - primed).unwrap();
     assert!((LIMIT - 1..LIMIT + 5).contains(&admitted), "{admitted}");
     // No two responses have the same `remaining`.
@@ -99,7 +99,7 @@ fn s_00_concurrent_requests_never_see_the_same_state() {
         .records
         .iter()
         .filter(|record| record.verdict == RecordedVerdict::Admitted)
-        .map(|record| record.told.unwrap().remaining)
+        .map(|record| record.quota.unwrap().remaining)
         .collect();
     left.sort_unstable();
     let all = left.len();

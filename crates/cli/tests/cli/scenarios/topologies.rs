@@ -75,7 +75,7 @@ fn s_17_when_a_cluster_node_dies_only_its_keys_are_decided_locally() {
     });
     let gone = monotonic();
     load.wait_for_answers(60);
-    let meanwhile = load.so_far();
+    let meanwhile = load.history();
     let mut after = meanwhile.records.iter().filter(|r| r.invoked >= gone);
     assert!(
         after.any(|record| !record.is_degraded),

@@ -83,14 +83,14 @@ impl LoadGenerator {
 
     /// The number of failed requests.
     pub(super) fn failures(&self) -> usize {
-        let history = self.recorder.so_far();
+        let history = self.recorder.history();
         history.count(RecordedVerdict::Lost) + history.count(RecordedVerdict::Failed)
     }
 
     pub(super) async fn end(self) -> History {
         self.is_over.store(true, Ordering::Relaxed);
         self.clients.join_all().await;
-        self.recorder.so_far()
+        self.recorder.history()
     }
 }
 
@@ -101,8 +101,8 @@ pub(super) async fn spend(
     limit: &IdentifiedLimit,
     recorder: &Recorder,
 ) {
-    let asked = recorder.ask();
-    let said = match decide_one(store, key, limit, Op::Spend(1)).await {
+    let pending = recorder.invoke();
+    let reply = match decide_one(store, key, limit, Op::Spend(1)).await {
         Ok(answer) => RecordedReply {
             verdict: if answer.outcome.is_admitted() {
                 RecordedVerdict::Admitted
@@ -114,7 +114,7 @@ pub(super) async fn spend(
                 Outcome::Deny { retry_after } => Some(retry_after.as_nanos()),
                 _ => None,
             },
-            told: Some(ReportedQuota {
+            quota: Some(ReportedQuota {
                 limit: answer.status.limit,
                 remaining: answer.status.remaining,
                 reset_after: answer.status.reset_after.as_nanos(),
@@ -123,5 +123,5 @@ pub(super) async fn spend(
         Err(error) if error.may_have_charged() => RecordedReply::only(RecordedVerdict::Lost),
         Err(_not_charged) => RecordedReply::only(RecordedVerdict::Failed),
     };
-    recorder.answered(&asked, Operation::Spend, &[(key, 1)], said);
+    recorder.complete(&pending, Operation::Spend, &[(key, 1)], reply);
 }

@@ -96,12 +96,12 @@ impl MixedFleet {
     /// Asks every server once about a path.
     fn ask_all(&mut self, path: &str, recorder: &Recorder) {
         for (_, _, client) in &mut self.servers {
-            let asked = recorder.ask();
+            let pending = recorder.invoke();
             let reply = match client.post("/v1/check", &question(path, "alice")) {
                 Some(response) => response.to_recorded(),
                 None => RecordedReply::only(RecordedVerdict::Lost),
             };
-            recorder.answered(&asked, Operation::Spend, &[("alice", 1)], reply);
+            recorder.complete(&pending, Operation::Spend, &[("alice", 1)], reply);
         }
     }
 
@@ -165,11 +165,11 @@ fn s_41_servers_of_two_versions_share_quotas_and_blocks() {
             server.metric("tollgate_fleet_nodes") > SERVERS as f64 - 0.5
         });
     }
-    let exact = exact.so_far();
+    let exact = exact.history();
     // Both versions moved the same state, by exactly one interval for each unit that either admitted.
     let admitted = spends_exactly(&exact, "alice", BUCKET, fleet.state(&name) - primed).unwrap();
     judge("S-41 mixed versions, exact", &exact);
-    judge("S-41 mixed versions, leased", &leased.so_far());
+    judge("S-41 mixed versions, leased", &leased.history());
     println!(
         "{admitted} admitted of {} exact checks",
         exact.records.len()
