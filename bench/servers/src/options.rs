@@ -23,8 +23,10 @@ pub(crate) struct Options {
     pub(crate) throttlecrab: Option<PathBuf>,
     pub(crate) envoy: Option<PathBuf>,
     pub(crate) pingora: Option<PathBuf>,
-    /// A peer that is not on crates.io, which the caller has built.
+    /// Peers that no package registry has as programs, which the caller has built.
     pub(crate) limitador: Option<PathBuf>,
+    /// envoyproxy/ratelimit.
+    pub(crate) ratelimit: Option<PathBuf>,
     /// A file that is to have every measurement.
     pub(crate) measurements: Option<PathBuf>,
     pub(crate) parts: Vec<Part>,
@@ -45,7 +47,7 @@ pub(crate) enum Part {
 }
 
 const USAGE: &str = "usage: bench servers [--quick] [--markdown] [--rounds N] [--requests N] [--keys N] [--measurements FILE] [--limitador PROGRAM] \
-                     [resp] [pipelined] [http] [grpc] [workers] [memory] [fleet] [connections] [gateway]";
+                     [--ratelimit PROGRAM] [resp] [pipelined] [http] [grpc] [workers] [memory] [fleet] [connections] [gateway]";
 
 const ALL: [(&str, Part); 9] = [
     ("resp", Part::Resp),
@@ -74,6 +76,7 @@ impl Options {
             envoy: None,
             pingora: None,
             limitador: None,
+            ratelimit: None,
             measurements: None,
             parts: Vec::new(),
         };
@@ -95,6 +98,7 @@ impl Options {
                 "--envoy" => options.envoy = Some(value()?.into()),
                 "--pingora" => options.pingora = Some(value()?.into()),
                 "--limitador" => options.limitador = Some(value()?.into()),
+                "--ratelimit" => options.ratelimit = Some(value()?.into()),
                 "--throttlecrab" => options.throttlecrab = Some(value()?.into()),
                 word => match ALL.iter().find(|(name, _)| *name == word) {
                     Some((_, part)) => options.parts.push(*part),
@@ -151,11 +155,22 @@ mod tests {
     }
 
     #[test]
+    fn programs_of_peers_are_named_and_one_without_a_name_is_left_out() {
+        let options = parse("--limitador a/limitador --ratelimit b/ratelimit fleet").unwrap();
+        assert_eq!(options.limitador, Some(PathBuf::from("a/limitador")));
+        assert_eq!(options.ratelimit, Some(PathBuf::from("b/ratelimit")));
+        assert_eq!(options.parts, [Part::Fleet]);
+        let without = parse("fleet").unwrap();
+        assert_eq!((without.limitador, without.ratelimit), (None, None));
+    }
+
+    #[test]
     fn what_is_not_understood_is_named() {
         for (line, named) in [
             ("--fast", "--fast"),
             ("--rounds", "--rounds"),
             ("--rounds 0", "`0`"),
+            ("--ratelimit", "`--ratelimit` needs a value"),
             ("--keys many", "`many`"),
         ] {
             let error = parse(line).unwrap_err();

@@ -176,6 +176,10 @@ const HEADLINES: &[Headline] = &[
 /// Estimators do not tell keys apart, so their time is no peer's. They are named where we lose.
 const ESTIMATORS: [&str; 1] = ["pingora-limits"];
 
+/// Peers of which several nodes together may admit more than the limit, so their time is no peer's of an exact decision. They are
+/// named where we lose.
+const INEXACT: [&str; 1] = ["limitador-server, cached"];
+
 /// The opening table in markdown. Rows that were not measured are left out.
 pub(super) fn table(all: &Measurements) -> String {
     let mut text =
@@ -234,6 +238,10 @@ pub(super) fn losses(all: &Measurements) -> String {
 }
 
 impl Headline {
+    fn is_exact(&self) -> bool {
+        self.ours == "tollgate, exact"
+    }
+
     /// Leased decisions hardly ever call Redis.
     fn calls_store(&self) -> bool {
         self.goal.1.is_some_and(|goal| goal > 1.0)
@@ -244,6 +252,7 @@ fn best<'a>(all: &'a Measurements, row: &Headline, role: Role) -> Option<&'a Mea
     let calls_store = |one: &Measurement| all.get(row.workload, &one.name, "store cpu").is_some();
     all.processor_times(row.workload)
         .filter(|one| one.role == role && !ESTIMATORS.contains(&one.name.as_str()))
+        .filter(|one| !row.is_exact() || !INEXACT.contains(&one.name.as_str()))
         // The floor of a decision that calls Redis calls it too.
         .filter(|one| role != Role::Floor || calls_store(one) == row.calls_store())
         .min_by(|one, other| one.median.total_cmp(&other.median))
@@ -358,6 +367,22 @@ mod tests {
         let (exact, leased) = table.split_once("leased").unwrap();
         assert!(exact.contains("with a call 20.0 + 9.00"), "{table}");
         assert!(leased.contains("bare tonic 7.00"), "{table}");
+    }
+
+    #[test]
+    fn the_best_peer_of_an_exact_decision_is_exact_and_another_is_named_where_we_lose() {
+        let all = measured(&[
+            ("redis grpc", "tollgate, exact", "ours", "cpu", 9.0),
+            ("redis grpc", "tollgate, leased", "ours", "cpu", 3.0),
+            ("redis grpc", "envoyproxy/ratelimit", "peer", "cpu", 50.0),
+            ("redis grpc", "limitador-server, cached", "peer", "cpu", 8.0),
+        ]);
+        let table = table(&all);
+        let (exact, leased) = table.split_once("leased").unwrap();
+        assert!(exact.contains("envoyproxy/ratelimit 50.0"), "{table}");
+        assert!(leased.contains("limitador-server, cached 8.00"), "{table}");
+        let losses = losses(&all);
+        assert!(losses.contains("limitador-server, cached takes 8.00"));
     }
 
     #[test]

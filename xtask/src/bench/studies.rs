@@ -118,8 +118,8 @@ pub(super) struct StudyOptions {
     is_resumed: bool,
     /// Leaves out the peers that have to be installed.
     is_without_peers: bool,
-    /// The program of limitador-server, which is not on crates.io.
-    limitador: Option<String>,
+    /// Flags of `bench servers` that name programs of peers, each followed by its program.
+    programs_of_peers: Vec<String>,
     /// Only these run. The results of the others come from earlier runs.
     only: Vec<String>,
 }
@@ -131,9 +131,12 @@ impl StudyOptions {
         let mut words = args.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
-                servers::LIMITADOR => {
-                    let program = words.next().ok_or("`--limitador` needs a program")?;
-                    options.limitador = Some(program.clone());
+                flag if servers::PROGRAMS_OF_PEERS.contains(&flag) => {
+                    let program = words
+                        .next()
+                        .ok_or_else(|| format!("`{flag}` needs a program"))?;
+                    let words = [flag.to_owned(), program.clone()];
+                    options.programs_of_peers.extend(words);
                 }
                 "--quick" => options.is_quick = true,
                 "--write" => options.is_written = true,
@@ -147,7 +150,7 @@ impl StudyOptions {
                 word => {
                     let names: Vec<&str> = known.iter().map(|study| study.name).collect();
                     return Err(format!(
-                        "`bench {command}` knows --limitador PROGRAM, --quick, --resume, --without-peers, --write and {}, not `{word}`",
+                        "`bench {command}` knows --limitador PROGRAM, --ratelimit PROGRAM, --quick, --resume, --without-peers, --write and {}, not `{word}`",
                         names.join(", ")
                     ));
                 }
@@ -241,23 +244,7 @@ impl Study {
         files: &ResultFiles,
     ) -> Result<(), String> {
         let _not_there = std::fs::remove_file(&files.record).is_err();
-        let mut args: Vec<String> = self.parts.iter().map(|part| (*part).to_owned()).collect();
-        if self.program != Program::Tower {
-            args.push("--markdown".to_owned());
-        }
-        if options.is_quick {
-            args.push("--quick".to_owned());
-        }
-        if self.program.has_measurements() {
-            let file = files.measurements.display().to_string();
-            args.extend(["--measurements".to_owned(), file]);
-        }
-        if options.is_without_peers && self.program == Program::Servers {
-            args.push(servers::WITHOUT_PEERS.to_owned());
-        }
-        if let (Some(program), Program::Servers) = (&options.limitador, self.program) {
-            args.extend([servers::LIMITADOR.to_owned(), program.clone()]);
-        }
+        let args = self.args(options, &files.measurements);
         // What it needs is built and installed before the clock starts.
         let mut command = self.program.command(workspace, &args)?;
         eprintln!("== {}: {}", self.title, self.name);
@@ -270,6 +257,28 @@ impl Study {
             &if is_markdown { text } else { verbatim(&text) },
         )?;
         save(&files.record, &record.finish().to_string())
+    }
+
+    /// The arguments of its program.
+    fn args(&self, options: &StudyOptions, measurements: &Path) -> Vec<String> {
+        let mut args: Vec<String> = self.parts.iter().map(|part| (*part).to_owned()).collect();
+        if self.program != Program::Tower {
+            args.push("--markdown".to_owned());
+        }
+        if options.is_quick {
+            args.push("--quick".to_owned());
+        }
+        if self.program.has_measurements() {
+            let file = measurements.display().to_string();
+            args.extend(["--measurements".to_owned(), file]);
+        }
+        if self.program == Program::Servers {
+            if options.is_without_peers {
+                args.push(servers::WITHOUT_PEERS.to_owned());
+            }
+            args.extend_from_slice(&options.programs_of_peers);
+        }
+        args
     }
 }
 
@@ -338,6 +347,25 @@ mod tests {
         assert_eq!(parse("--markdown"), Ok(StudyOptions::default()));
         assert!(parse("--fast").is_err_and(|error| error.contains("`--fast`")));
         assert!(parse("everything").is_err_and(|error| error.contains("redis-latency")));
+        for flag in servers::PROGRAMS_OF_PEERS {
+            assert!(parse(flag).is_err_and(|error| error.contains("needs a program")));
+            assert!(parse("--fast").is_err_and(|error| error.contains(flag)));
+        }
+    }
+
+    #[test]
+    fn programs_of_peers_are_given_to_the_studies_of_servers_only() {
+        let options = parse("--limitador a --ratelimit b --quick --without-peers").unwrap();
+        let args = |program| {
+            let study = study("one", "One", program, &["part"]);
+            study.args(&options, Path::new("file.tsv")).join(" ")
+        };
+        assert_eq!(
+            args(Program::Servers),
+            "part --markdown --quick --measurements file.tsv --without-peers --limitador a --ratelimit b"
+        );
+        assert_eq!(args(Program::Redis), "part --markdown --quick");
+        assert_eq!(args(Program::Tower), "part --quick");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod article;
 mod envoy;
+mod envoyproxy_ratelimit;
 mod floor;
 pub(crate) mod gateway;
 mod limitador;
@@ -23,6 +24,7 @@ use crate::process::Server;
 
 pub(crate) use article::Article;
 pub(crate) use envoy::Envoy;
+pub(crate) use envoyproxy_ratelimit::EnvoyproxyRatelimit;
 pub(crate) use floor::{grpc as bare_tonic, http as bare_hyper, resp as bare_echo, tonic_and_call};
 pub(crate) use limitador::{Counters, Limitador};
 pub(crate) use nginx::Nginx;

@@ -5,7 +5,8 @@
 
 use super::{Keys, ONE_BY_ONE, Report, Workload, fill_all, streams};
 use crate::contenders::{
-    Consistency, Counters, Limitador, Ours, Setup, Store, bare_tonic, tonic_and_call,
+    Consistency, Counters, EnvoyproxyRatelimit, Limitador, Ours, Setup, Store, bare_tonic,
+    tonic_and_call,
 };
 use crate::options::Options;
 
@@ -37,6 +38,8 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
     for (limitador, _store, name) in &limitador {
         contenders.push(limitador.grpc().called(name));
     }
+    let ratelimit = ratelimit(options)?;
+    contenders.extend(ratelimit.as_ref().map(EnvoyproxyRatelimit::grpc));
     for (suffix, keys) in [("", Keys::Hot), (", many keys", Keys::Many(options.many()))] {
         let workload = Workload {
             id: &format!("redis grpc{suffix}"),
@@ -88,6 +91,14 @@ fn limitador(options: &Options) -> Result<Vec<(Limitador, Store, &'static str)>,
             "limitador-server, cached",
         ),
     ])
+}
+
+/// The service that Envoy's authors offer for this call, on a Redis of its own.
+fn ratelimit(options: &Options) -> Result<Option<EnvoyproxyRatelimit>, String> {
+    let program = options.ratelimit.as_ref();
+    program
+        .map(|program| EnvoyproxyRatelimit::start(program, &Store::start()?))
+        .transpose()
 }
 
 const EXACT: &str = "tollgate, exact";
