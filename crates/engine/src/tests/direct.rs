@@ -145,15 +145,15 @@ fn what_depends_on_the_request_or_needs_more_checks_has_no_direct_plan() {
     type Change = fn(&mut LimitRule);
     let changes: [(&str, Change); 9] = [
         ("a condition", |limit| {
-            limit.matching = matching("method", "POST")
+            limit.matching = matching("method", "POST");
         }),
         ("shadow", |limit| limit.mode = Mode::Shadow),
         ("off", |limit| limit.mode = Mode::Off),
         ("a share of keys", |limit| {
-            limit.enforce = Percent::from_hundredths(5_000)
+            limit.enforce = Percent::from_hundredths(5_000);
         }),
         ("a block", |limit| {
-            limit.penalty = Penalty::Block(Nanos::MINUTE).into()
+            limit.penalty = Penalty::Block(Nanos::MINUTE).into();
         }),
         ("denials", |limit| limit.count = Count::Denials),
         ("a wait", |limit| limit.wait = Some(Nanos::SECOND.into())),
