@@ -184,8 +184,10 @@ impl<S: StateStore> Engine<S> {
     #[must_use]
     pub fn check(&self, request: &dyn Attributes, options: CheckOptions) -> Verdict {
         let mut decision = self.new_decision(request, options);
-        decision.begin();
-        run_local(&mut decision, &self.store);
+        if !decision.decide_directly(&self.store) {
+            decision.begin();
+            run_local(&mut decision, &self.store);
+        }
         decision.into_verdict()
     }
 

@@ -15,6 +15,7 @@ use tollgate_store::{IdentifiedLimit, LimitId};
 use crate::candidate::{Comparison, ComparisonTotals, Divergence};
 use crate::carried_over::CarriedOverCounters;
 use crate::counters::{LimitCounters, LimitTotals};
+use crate::direct_plan::{DirectCheck, direct_plan};
 use crate::key_spec_index::KeySpecIndex;
 use crate::limit_ids::{IdAssignment, IdRequest, LimitIdTable, LimitIdsExhausted, state_lifetime};
 use crate::meter_state::{MeterState, awaits_response, counts_values};
@@ -36,6 +37,8 @@ pub struct Generation {
     is_all_enforced: bool,
     /// Whether any rule needs tickets: for permits, or for costs that responses report.
     has_tickets: bool,
+    /// The checks of every request, if they do not depend on it.
+    direct_plan: Box<[DirectCheck]>,
     /// The operators' overrides: the only mutable part.
     overrides: OverrideSlot,
 }
@@ -154,6 +157,12 @@ impl Generation {
     /// Whether any rule needs tickets.
     pub(crate) const fn has_tickets(&self) -> bool {
         self.has_tickets
+    }
+
+    /// The checks of every request that is charged, in the order of the limits. Empty if they depend on the request.
+    #[inline]
+    pub(crate) fn direct_plan(&self) -> &[DirectCheck] {
+        &self.direct_plan
     }
 
     /// The operators' overrides.
@@ -313,6 +322,7 @@ impl Generation {
             generation: Self {
                 is_all_enforced,
                 has_second_quotas: has_second_quotas(&rules),
+                direct_plan: direct_plan(&rules, &limits),
                 number,
                 rules,
                 limits,

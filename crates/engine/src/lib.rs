@@ -14,6 +14,7 @@ mod check_options;
 pub mod control;
 mod counters;
 mod decision;
+mod direct_plan;
 mod effective_mode;
 mod engine;
 mod external_counters;

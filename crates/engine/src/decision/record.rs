@@ -2,7 +2,7 @@
 //!
 //! Must not know: which step of a decision the replies belong to.
 
-use tollgate_core::{Nanos, Outcome};
+use tollgate_core::{Nanos, Outcome, QuotaStatus};
 use tollgate_policy::rules::MeterRole;
 use tollgate_store::{Op, ReplyNote, StoreReply};
 
@@ -205,9 +205,7 @@ impl RuleTally {
             Outcome::Wait(_) => self.is_waiting = true,
             Outcome::Deny { .. } | Outcome::Never => self.is_denied = true,
         }
-        let status = &reply.status;
-        self.is_near_limit |=
-            planned.is_limit() && status.remaining.saturating_mul(5) <= status.limit;
+        self.is_near_limit |= planned.is_limit() && is_near_limit(&reply.status);
     }
 
     #[inline]
@@ -228,6 +226,12 @@ impl RuleTally {
             counters.count(LimitEvent::Overflow);
         }
     }
+}
+
+/// Whether a limit has at most a fifth left.
+#[inline]
+pub(super) const fn is_near_limit(status: &QuotaStatus) -> bool {
+    status.remaining.saturating_mul(5) <= status.limit
 }
 
 /// Whether the limit's state is unknown.

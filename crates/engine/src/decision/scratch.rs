@@ -99,6 +99,7 @@ fn spare_or_new() -> Box<Scratch> {
     let other = SPARE_SCRATCH.with_borrow_mut(Vec::pop);
     other.unwrap_or_else(|| {
         let mut new = Box::new(Scratch::new());
+        new.matched.reserve(USUAL_CHECKS);
         new.work.plan.reserve(USUAL_CHECKS);
         new.work.follow_ups.reserve(USUAL_CHECKS);
         new

@@ -13,7 +13,7 @@ pub(crate) use rule::{AddedRule, PlanContext};
 
 use tollgate_core::Outcome;
 use tollgate_policy::model::Consistency;
-use tollgate_policy::rules::MeterRole;
+use tollgate_policy::rules::{KeyBuffer, KeyOutcome, MeterRole};
 use tollgate_store::{IdentifiedLimit, LimitId, Op, QuotaCheck, ReplyNote, StoreKey, StoreReply};
 
 use self::keys::RequestKeys;
@@ -35,7 +35,7 @@ pub(crate) struct PlannedCheck {
     pub(crate) quota: QuotaRef,
     pub(crate) key: KeyRef,
     /// The key that selects the fleet's hash slot, if not the check's own.
-    slot_key: Option<KeyRef>,
+    pub(crate) slot_key: Option<KeyRef>,
 }
 
 impl PlannedCheck {
@@ -195,6 +195,21 @@ impl Plan {
             one.cost = 0;
         }
         !self.planned.is_empty()
+    }
+
+    /// The key of a direct plan, written unless it exists already.
+    #[inline(always)]
+    pub(crate) fn make_direct_key(
+        &mut self,
+        key_spec: u32,
+        write: impl FnOnce(&mut KeyBuffer) -> KeyOutcome,
+    ) -> (KeyOutcome, KeyRef) {
+        self.keys.make(key_spec, write)
+    }
+
+    /// Adds a check of a direct plan.
+    pub(crate) fn push_direct(&mut self, planned: PlannedCheck) {
+        self.planned.push(planned);
     }
 
     /// An encoded key of the request.

@@ -3,6 +3,7 @@
 mod actions;
 mod allocation;
 mod caller_waits;
+mod direct;
 mod junk_keys;
 mod oracle;
 mod quota_info;

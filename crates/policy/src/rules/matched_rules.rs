@@ -85,6 +85,11 @@ impl MatchedRules {
         }
     }
 
+    /// Reserves capacity for this many limits, so that matching them does not allocate.
+    pub fn reserve(&mut self, limits: usize) {
+        self.rules.reserve(limits);
+    }
+
     /// The result of the lists.
     #[must_use]
     pub const fn list_verdict(&self) -> ListVerdict {
@@ -144,7 +149,9 @@ impl MatchedRules {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    /// No limit matches, and neither list.
+    #[inline]
+    pub fn clear(&mut self) {
         self.list_verdict = ListVerdict::Limits;
         self.rules.clear();
         self.route = None;

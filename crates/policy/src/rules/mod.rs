@@ -239,6 +239,20 @@ impl Rules {
         }
     }
 
+    /// Whether every limit of the policy matches every request, apart from [preflights](Self::may_be_preflight): there are no
+    /// conditions and no lists.
+    #[must_use]
+    pub const fn is_unconditional(&self) -> bool {
+        self.matcher.is_unconditional()
+    }
+
+    /// Whether a request may be charged to the built-in limit of preflights instead of the limits that match it.
+    #[inline]
+    #[must_use]
+    pub fn may_be_preflight(&self, request: &dyn Attributes) -> bool {
+        self.preflights.is_some() && preflights::has_method(request)
+    }
+
     /// The names of all claims that the rules read, sorted.
     #[must_use]
     pub fn claims(&self) -> &[Box<str>] {

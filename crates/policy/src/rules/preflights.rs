@@ -39,7 +39,7 @@ impl PreflightRule {
         applies: impl Fn(usize) -> bool,
         matched: &mut MatchedRules,
     ) {
-        if request.get(&Attribute::Method) == Some(b"OPTIONS") && self.is_preflight(request) {
+        if has_method(request) && self.is_preflight(request) {
             matched.rules.retain(|index| applies(*index));
             matched.rules.push(self.index);
         }
@@ -51,4 +51,10 @@ impl PreflightRule {
         // Without an address there is no quota of an address.
         request.ip().is_some() && self.required.iter().all(has) && !self.excluded.iter().any(has)
     }
+}
+
+/// Whether a request has the method of preflights.
+#[inline]
+pub(super) fn has_method(request: &dyn Attributes) -> bool {
+    request.get(&Attribute::Method) == Some(b"OPTIONS")
 }

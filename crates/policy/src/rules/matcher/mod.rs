@@ -139,6 +139,11 @@ impl Matcher {
         }
     }
 
+    /// Whether every limit matches every request, and no attribute has to be read for that.
+    pub(super) const fn is_unconditional(&self) -> bool {
+        self.is_unconditional
+    }
+
     /// The matched template, as the policy writes it; the most specific one of all readings.
     pub(super) fn template(&self, matched: &MatchedRules) -> Option<&str> {
         self.template_at(matched.route?)
