@@ -96,12 +96,12 @@ fn program_command(name: &str, args: &[String]) -> Command {
 fn client(workspace: &Workspace, args: &[String]) -> Result<(), String> {
     match args {
         [] => program("client", &[]),
-        [flag] if flag == "--real-time" => {
+        [flag] if flag == "--real-time" || flag == "--real-time=full" => {
             process::run(cargo().args(["build", "--release", "-p", "tollgate-cli"]))?;
             let server = workspace.target.join("release").join("tollgate");
             program("client", &[flag.clone(), server.display().to_string()])
         }
-        _ => Err("`bench client` knows --real-time".to_owned()),
+        _ => Err("`bench client` knows --real-time and --real-time=full".to_owned()),
     }
 }
 

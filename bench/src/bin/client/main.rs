@@ -1,7 +1,9 @@
-//! What the pacing client costs, and how it does against a real server: `cargo xtask bench client [--real-time]`.
+//! What the pacing client costs, and how it does against a real server: `cargo xtask bench client [--real-time | --real-time=full]`.
 //!
 //! - without arguments: the time that the layer adds to a request
 //! - `--real-time SERVER`: the stories of `docs/client.md` over loopback, against the program at `SERVER`, in about 100 s
+//! - `--real-time=full SERVER`: the hidden quota at its published length, with one process for each client, in 15 minutes
+//! - `--client ADDRESS BEGIN`: one of these processes
 //!
 //! Nothing here asserts a time. Must not know: how the client decides.
 #![allow(
@@ -10,6 +12,7 @@
 )]
 
 mod connection;
+mod full_story;
 mod overhead;
 mod real_time;
 
@@ -22,7 +25,9 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => overhead::run(),
         ["--real-time", server] => real_time::run(server.as_ref()),
-        _ => Err("it knows --real-time SERVER".into()),
+        ["--real-time=full", server] => full_story::run(server.as_ref()),
+        ["--client", server, begin] => full_story::run_client(server, begin),
+        _ => Err("it knows --real-time SERVER and --real-time=full SERVER".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

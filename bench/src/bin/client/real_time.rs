@@ -3,7 +3,7 @@
 //! Each client has a pacer of its own, as if it were a process. Must not know: how a pacer decides.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,17 +17,15 @@ use crate::Failure;
 use crate::connection::Connection;
 
 /// 3,000 requests a minute.
-const RATE: u64 = 50;
+pub(crate) const RATE: u64 = 50;
 const STORY: Duration = Duration::from_secs(60);
 const DROP: [Duration; 2] = [Duration::from_secs(20), Duration::from_secs(35)];
 const RETRIES: Duration = Duration::from_secs(10);
 /// The requests of each of the fifty clients.
 const WORK: u64 = 30;
-/// Counts are kept for each tenth of a second.
-const BINS: usize = 1_000;
 
-/// What one client saw.
-struct Tally {
+/// What one client saw. Admissions are counted for each tenth of a second.
+pub(crate) struct Tally {
     start: Instant,
     admitted: AtomicU64,
     refused: AtomicU64,
@@ -35,12 +33,13 @@ struct Tally {
 }
 
 impl Tally {
-    fn new() -> Arc<Self> {
+    pub(crate) fn new(story: Duration) -> Arc<Self> {
+        let bins = story.as_secs() * 10;
         Arc::new(Self {
             start: Instant::now(),
             admitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            bins: (0..BINS).map(|_| AtomicU64::new(0)).collect(),
+            bins: (0..bins).map(|_| AtomicU64::new(0)).collect(),
         })
     }
 
@@ -58,8 +57,18 @@ impl Tally {
     }
 }
 
-/// Runs the stories, one after another, and prints what came of them.
-pub(crate) fn run(program: &Path) -> Result<(), Failure> {
+impl std::fmt::Display for Tally {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counters = [&self.admitted, &self.refused];
+        for counter in counters.into_iter().chain(&self.bins) {
+            write!(out, "{} ", counter.load(Ordering::Relaxed))?;
+        }
+        Ok(())
+    }
+}
+
+/// Starts a server with one quota. Returns its process, its address and its policy file.
+pub(crate) fn serve(program: &Path) -> Result<(Process, SocketAddr, PathBuf), Failure> {
     let folder = TempFolder::new("client")?;
     let policy = folder.write("policy.yaml", &policy(RATE))?;
     let server = free_address()?;
@@ -71,6 +80,12 @@ pub(crate) fn run(program: &Path) -> Result<(), Failure> {
     }
     let process = Process::start("tollgate", &mut command, folder)?;
     process.until("it listens", || std::net::TcpStream::connect(server).ok())?;
+    Ok((process, server, policy))
+}
+
+/// Runs the stories, one after another, and prints what came of them.
+pub(crate) fn run(program: &Path) -> Result<(), Failure> {
+    let (process, server, policy) = serve(program)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -82,7 +97,7 @@ pub(crate) fn run(program: &Path) -> Result<(), Failure> {
     })
 }
 
-fn policy(rate: u64) -> String {
+pub(crate) fn policy(rate: u64) -> String {
     format!("limits: [{{ name: per-key, key: header.x-api-key, rate: {rate}/s, burst: {rate} }}]\n")
 }
 
@@ -92,7 +107,7 @@ async fn hidden_quota(
     process: &Process,
     policy_file: &Path,
 ) -> Result<(), Failure> {
-    let clients: Vec<Arc<Tally>> = (0..2).map(|_| Tally::new()).collect();
+    let clients: Vec<Arc<Tally>> = (0..2).map(|_| Tally::new(STORY)).collect();
     let mut tasks = JoinSet::new();
     for tally in &clients {
         let pacer = SharedPacer::new(PacerSettings::default());
@@ -120,7 +135,7 @@ async fn hidden_quota(
     println!(
         "  quota used {:.1} %, refused {refused}, recovery {:.1} s, fairness {:.3}",
         percent(admitted.iter().sum(), quota),
-        recovery(&clients),
+        recovery(&sum_bins(&clients), DROP[1]),
         fairness(&admitted)
     );
     Ok(())
@@ -128,7 +143,7 @@ async fn hidden_quota(
 
 /// Fifty clients that read the reported limits, each with a piece of work.
 async fn reported_quota(server: SocketAddr) -> Result<(), Failure> {
-    let clients: Vec<Arc<Tally>> = (0..50).map(|_| Tally::new()).collect();
+    let clients: Vec<Arc<Tally>> = (0..50).map(|_| Tally::new(STORY)).collect();
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for tally in &clients {
@@ -152,7 +167,7 @@ async fn reported_quota(server: SocketAddr) -> Result<(), Failure> {
 
 /// Two clients with four workers each that ask again at once.
 async fn retry_loop(server: SocketAddr) -> Result<(), Failure> {
-    let tally = Tally::new();
+    let tally = Tally::new(RETRIES);
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
         let mut connection = Connection::open(server, "retry").await?;
@@ -175,7 +190,7 @@ async fn retry_loop(server: SocketAddr) -> Result<(), Failure> {
 }
 
 /// Sends one request after another as the pacer permits: `work` admitted ones that read the limits, or without end and blind to them.
-async fn paced(
+pub(crate) async fn paced(
     mut connection: Connection,
     pacer: SharedPacer,
     tally: Arc<Tally>,
@@ -202,31 +217,34 @@ fn counts(clients: &[Arc<Tally>], counter: impl Fn(&Tally) -> &AtomicU64) -> Vec
     clients.iter().map(load).collect()
 }
 
+/// Admissions of all clients in each tenth of a second.
+fn sum_bins(clients: &[Arc<Tally>]) -> Vec<u64> {
+    let bins = clients.first().map_or(0, |tally| tally.bins.len());
+    let load = |tally: &Arc<Tally>, bin: usize| {
+        let count = tally.bins.get(bin);
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
+    };
+    (0..bins)
+        .map(|bin| clients.iter().map(|tally| load(tally, bin)).sum())
+        .collect()
+}
+
 /// The seconds from the end of the drop until a second has 90 % of the quota.
-fn recovery(clients: &[Arc<Tally>]) -> f64 {
-    let bins: Vec<u64> = (0..BINS)
-        .map(|bin| {
-            clients
-                .iter()
-                .filter_map(|tally| tally.bins.get(bin))
-                .map(|count| count.load(Ordering::Relaxed))
-                .sum()
-        })
-        .collect();
-    let first = usize::try_from(DROP[1].as_millis() / 100).unwrap_or(0);
+pub(crate) fn recovery(bins: &[u64], drop_end: Duration) -> f64 {
+    let first = usize::try_from(drop_end.as_millis() / 100).unwrap_or(0);
     let mut seconds = bins.get(first..).unwrap_or_default().windows(10);
     let bin = seconds.position(|second| second.iter().sum::<u64>() * 10 >= RATE * 9);
     bin.and_then(|bin| u32::try_from(bin).ok())
         .map_or(f64::INFINITY, |bin| f64::from(bin) / 10.0)
 }
 
-fn fairness(admitted: &[u64]) -> f64 {
+pub(crate) fn fairness(admitted: &[u64]) -> f64 {
     let sum: f64 = admitted.iter().map(|count| number(*count)).sum();
     let squares: f64 = admitted.iter().map(|count| number(*count).powi(2)).sum();
     sum * sum / (squares * number(admitted.len().try_into().unwrap_or(1)))
 }
 
-fn percent(part: u64, whole: u64) -> f64 {
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     number(part) / number(whole) * 100.0
 }
 

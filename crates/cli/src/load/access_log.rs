@@ -9,20 +9,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::schedule::{DueRequest, LogRequest, Schedule};
-use crate::output::CommandError;
+use crate::output::{CommandError, print_error};
 
 /// The longest line that is read; a longer one is an error.
 const MAX_LINE_BYTES: u64 = 65_536;
 /// The most requests that are kept in memory.
 const MAX_LINES: usize = 5_000_000;
 
-/// Reads a log. Lines that are not requests are skipped and counted; a log without any request is an error.
+/// Reads a log. Lines that are not requests are skipped, and their number is told; a log without any request is an error.
 pub(super) fn read(path: &Path, speed: f64) -> Result<Schedule, CommandError> {
     let failed = |error: String| CommandError::Other(format!("{}: {error}", path.display()).into());
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
     let mut reader = BufReader::new(file);
     let mut seconds: BTreeMap<i64, Vec<LogRequest>> = BTreeMap::new();
-    let (mut kept, mut number) = (0_usize, 0_u64);
+    let (mut kept, mut skipped, mut number) = (0_usize, 0_u64, 0_u64);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -39,6 +39,7 @@ pub(super) fn read(path: &Path, speed: f64) -> Result<Schedule, CommandError> {
             )));
         }
         let Some((second, request)) = parse_line(&String::from_utf8_lossy(&line)) else {
+            skipped += 1;
             continue;
         };
         kept += 1;
@@ -54,6 +55,12 @@ pub(super) fn read(path: &Path, speed: f64) -> Result<Schedule, CommandError> {
             "no line is a request in the common or combined format, for example \
              `192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 12`"
                 .to_owned(),
+        ));
+    }
+    if skipped > 0 {
+        print_error(&format!(
+            "{}: lines skipped because they are no requests: {skipped}\n",
+            path.display()
         ));
     }
     Ok(Schedule::from_log(spread(seconds, speed)))

@@ -17,6 +17,7 @@ mod schedule;
 
 pub(crate) use arguments::Options;
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::http_client::{HttpClient, Target};
@@ -32,6 +33,14 @@ pub(crate) fn load(options: &Options) -> Result<bool, CommandError> {
     let target = Target::parse(&options.url, options.yes_really.as_deref())?;
     let template = options.request_template(&target)?;
     let schedule = options.schedule()?;
+    if let Some(path) = &options.html {
+        // A path that cannot be written must not cost a run of hours.
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path);
+        file.map_err(|error| html_error(path, &error))?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -59,18 +68,20 @@ fn finish(
     measurements: &Measurements,
 ) -> Result<bool, CommandError> {
     let report = LoadReport::new(target.redacted(), measurements);
-    if let Some(path) = &options.html {
-        std::fs::write(path, html::render(&report)).map_err(|error| {
-            CommandError::Other(format!("--html {}: {error}", path.display()).into())
-        })?;
-        print_error(&format!("written to {}\n", path.display()));
-    }
     if options.json {
         print_json(&report)?;
     } else {
         print(&report.text())?;
     }
+    if let Some(path) = &options.html {
+        std::fs::write(path, html::render(&report)).map_err(|error| html_error(path, &error))?;
+        print_error(&format!("written to {}\n", path.display()));
+    }
     Ok(report.errors == 0 && report.unsent == 0)
+}
+
+fn html_error(path: &Path, error: &std::io::Error) -> CommandError {
+    CommandError::Other(format!("--html {}: {error}", path.display()).into())
 }
 
 /// Seconds for people and machines.

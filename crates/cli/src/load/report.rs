@@ -217,8 +217,9 @@ fn write_line(text: &mut String, line: &str) {
     writeln!(text, "{line}").ok();
 }
 
+/// Milliseconds with three digits: 17.551, not 17.551000000000002.
 fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
+    (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for plots and shares")]

@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
+use tollgate_http::Dialect;
 use tollgate_testkit::envoy::{Envoy, Version};
 use tollgate_testkit::nginx::Nginx;
 use tollgate_testkit::peer_programs::program;
@@ -107,6 +108,31 @@ fn it_shows_the_response_and_the_limits_and_waits_as_long_as_the_server_asks() {
         told.contains("2 attempts") || !told.contains("429"),
         "if it is refused, one wait is enough: {told}"
     );
+}
+
+#[test]
+fn it_reads_every_dialect_of_our_server() {
+    let policy = PolicyFile::new("call-dialects", POLICY);
+    for dialect in Dialect::ALL {
+        let mut serve = tollgate(&["serve", "--listen=127.0.0.1:0"]);
+        serve.args(["--headers", dialect.name(), "--config"]);
+        serve.arg(&policy.0);
+        let server = ServerProcess::start(serve);
+        let url = format!("http://{}/v1/check?key=secret-minute", server.address);
+        let (code, _, told) = output(&["call", &url]);
+        assert_eq!(code, Some(0), "{dialect}: {told}");
+        let has_limit = told.lines().any(|line| {
+            let mut cells = line.split_whitespace();
+            cells.any(|cell| cell == "requests") && cells.next() == Some("1")
+        });
+        assert!(has_limit, "{dialect}: a quota of one request: {told}");
+        let (code, _, told) = output(&["call", "--max-time=1s", "--retry=1", &url]);
+        assert_eq!(code, Some(1), "{dialect}: {told}");
+        assert!(
+            told.contains("the server asks to wait "),
+            "{dialect}: {told}"
+        );
+    }
 }
 
 #[test]

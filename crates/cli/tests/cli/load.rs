@@ -45,6 +45,21 @@ fn a_server_that_is_not_there_fails_every_request_and_the_exit_code_says_so() {
     assert_eq!(report["errors_by_kind"]["no connection"], 5, "{report}");
 }
 
+/// The report of a run was lost if its page could not be written.
+#[test]
+fn a_page_that_cannot_be_written_is_named_before_the_run() {
+    let arguments = [
+        "load",
+        "http://127.0.0.1:1/",
+        "--duration=1h",
+        "--html=missing/load.html",
+    ];
+    let (code, text, told) = Folder::new().run(&arguments);
+    assert_ne!(code, Some(0));
+    assert_eq!(text, "");
+    assert!(told.contains("--html missing/load.html"), "{told}");
+}
+
 #[test]
 fn another_machine_is_not_loaded_unless_it_is_named_twice() {
     for url in ["http://example.com/", "http://192.0.2.1:80/"] {

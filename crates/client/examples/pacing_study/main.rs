@@ -10,6 +10,7 @@
     reason = "a study: its numbers are small, and it may stop at what it did not expect"
 )]
 
+mod bounds;
 mod clients;
 mod reported;
 mod server;
@@ -34,16 +35,59 @@ const DROP: Incident = Incident {
 #[cfg(test)]
 const RUNS: u64 = 10;
 const TABLE_RUNS: u64 = 40;
+/// Two processes recover at a time that chance decides, and some runs take minutes: the mean needs more runs.
+const TWO_PROCESS_RUNS: u64 = 160;
 
 fn main() {
-    println!("hidden quota of 3,000/min, halved for 60 s, 15 minutes, mean of {TABLE_RUNS} runs");
-    println!("clients      processes  quota used  refused   each  recovery  fairness  at least");
+    print_comparison();
+    print_probes(
+        2,
+        TWO_PROCESS_RUNS,
+        &[
+            (2, 1.0),
+            (3, 1.0),
+            (5, 1.0),
+            (8, 1.0),
+            (8, 1.05),
+            (12, 1.0),
+            (20, 1.0),
+            (30, 1.0),
+        ],
+    );
+    // A slow client looks at most once in so many requests, whatever its settings are.
+    print_probes(
+        50,
+        TABLE_RUNS,
+        &[(8, 1.05), (60, 1.05), (90, 1.05), (150, 1.05)],
+    );
+    bounds::print();
+    print_start();
+    reported::print();
+    for (name, make) in kinds(50) {
+        let outcome = outage(1, &make);
+        println!(
+            "outage of 30 s, 50 clients, {name}: {} arrivals in the first second after it",
+            outcome.arrivals(230.0)
+        );
+    }
+}
+
+fn print_comparison() {
+    println!("hidden quota of 3,000/min, halved for 60 s, 15 minutes");
+    println!(
+        "clients      processes  runs  quota used  refused   each  recovery  fairness  at least"
+    );
     for processes in [2, 50] {
         for (name, make) in kinds(processes) {
-            let runs = hidden_quota_runs(processes, TABLE_RUNS, &make);
+            let count = match (name, processes) {
+                ("tollgate", 2) => TWO_PROCESS_RUNS,
+                ("tollgate", _) => TABLE_RUNS,
+                _ => 10,
+            };
+            let runs = hidden_quota_runs(processes, count, &make);
             let refused = mean(&runs, |run| run.total_refused() as f64);
             println!(
-                "{name:<12} {processes:>9} {:>10.1}% {refused:>8.1} {:>6.1} {:>8.1}s {:>9.3} {:>9.3}",
+                "{name:<12} {processes:>9} {count:>5} {:>10.1}% {refused:>8.1} {:>6.1} {:>8.1}s {:>9.3} {:>9.3}",
                 mean(&runs, |run| run.utilization(SECONDS)) * 100.0,
                 refused / f64::from(processes),
                 mean(&runs, |run| run.recovery(DROP.to, RATE)),
@@ -52,40 +96,24 @@ fn main() {
             );
         }
     }
-    println!("\nrecovery against refusals, two processes, mean of {TABLE_RUNS} runs");
-    println!("probe interval  growth  refused  recovery  quota used");
-    for (interval, growth) in [
-        (2, 1.0),
-        (3, 1.0),
-        (5, 1.0),
-        (8, 1.0),
-        (8, 1.05),
-        (12, 1.0),
-        (20, 1.0),
-        (30, 1.0),
-    ] {
-        let settings = move || {
-            let interval = Nanos::from_secs(interval);
-            PacerSettings::default()
-                .with_probes(interval, growth)
-                .expect("valid")
-        };
-        let make: MakeClient = Box::new(move |seed| Box::new(Paced::new(settings(), seed)));
-        let runs = hidden_quota_runs(2, TABLE_RUNS, &make);
+}
+
+/// What it costs to look more often for the restored quota.
+fn print_probes(processes: u32, count: u64, probes: &[(u64, f64)]) {
+    println!("\nrecovery against refusals, {processes} processes, mean of {count} runs");
+    println!("probe interval  growth  refused each  recovery  quota used  fairness");
+    for &(interval, growth) in probes {
+        let make: MakeClient = Box::new(move |seed| {
+            let settings = PacerSettings::default().with_probes(Nanos::from_secs(interval), growth);
+            Box::new(Paced::new(settings.expect("valid"), seed))
+        });
+        let runs = hidden_quota_runs(processes, count, &make);
         println!(
-            "{interval:>13}s {growth:>7} {:>8.1} {:>8.1}s {:>10.1}%",
-            mean(&runs, |run| run.total_refused() as f64),
+            "{interval:>13}s {growth:>7} {:>13.1} {:>8.1}s {:>10.1}% {:>9.3}",
+            mean(&runs, |run| run.total_refused() as f64) / f64::from(processes),
             mean(&runs, |run| run.recovery(DROP.to, RATE)),
             mean(&runs, |run| run.utilization(SECONDS)) * 100.0,
-        );
-    }
-    print_start();
-    reported::print();
-    for (name, make) in kinds(50) {
-        let outcome = outage(1, &make);
-        println!(
-            "outage of 30 s, 50 clients, {name}: {} arrivals in the first second after it",
-            outcome.arrivals(230.0)
+            mean(&runs, Outcome::fairness),
         );
     }
 }
@@ -219,8 +247,9 @@ mod tests {
         let runs = hidden_quota_runs(50, 3, &paced());
         let refused = mean(&runs, |run| run.total_refused() as f64 / 50.0);
         assert!(refused <= 6.5, "{refused}");
-        assert!(mean(&runs, |run| run.utilization(SECONDS)) >= 0.94);
-        assert!(mean(&runs, Outcome::fairness) >= 0.8);
+        assert!(mean(&runs, |run| run.utilization(SECONDS)) >= 0.97);
+        assert!(mean(&runs, Outcome::fairness) >= 0.85);
+        assert!(mean(&runs, |run| run.recovery(DROP.to, RATE)) <= 20.0);
     }
 
     #[test]

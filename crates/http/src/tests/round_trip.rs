@@ -305,6 +305,11 @@ fn shapes_of_other_well_known_servers_are_read() {
     ]);
     assert_eq!(info.resource.as_deref(), Some("search"));
     assert_eq!(info.limits[0].reset_after, Some(Nanos::from_secs(60)));
+    let info = read(&[
+        ("retry-after", "Tue, 14 Nov 2023 22:16:00 GMT"),
+        ("date", "Tue, 14 Nov 2023 22:15:00 GMT"),
+    ]);
+    assert_eq!(info.retry_after, Some(Nanos::MINUTE));
 
     // Discord: a global denial.
     let info = read(&[

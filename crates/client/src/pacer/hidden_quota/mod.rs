@@ -5,7 +5,7 @@
 //! - `admission_counter.rs`: how many requests the server admitted since it last refused one
 //! - `probes.rs`: the search for a quota that was reduced and may have come back
 //!
-//! ADR 0093 says why. Must not know: header fields, waiters.
+//! ADRs 0093 and 0108 say why. Must not know: header fields, waiters.
 
 mod admission_counter;
 mod probes;
@@ -25,8 +25,10 @@ const MARGIN: f64 = 0.02;
 /// Before the first refusal the rate doubles every second, but a slow client grows only by this part with each request: many clients may
 /// begin at the same time, and one that is not refused for a while must not outgrow the others.
 const START_GROWTH_PER_REQUEST: f64 = 0.035;
-/// A client that a refusal has slowed down doubles its rate in about so many requests, or within a few seconds.
+/// A client that a refusal has slowed down doubles its rate in about so many requests, or within a few seconds. A slow client takes longer: the
+/// others, of which there are many, return as well.
 const RETURN_REQUESTS: f64 = 20.0;
+const SLOW_RETURN_REQUESTS: f64 = 60.0;
 const RETURN_EXPONENT: f64 = 0.6;
 /// The same for a client that looks for a quota that it has not measured.
 const SEARCH_REQUESTS: f64 = 100.0;
@@ -42,8 +44,9 @@ const TEST_GROWTH_PER_SECOND: f64 = 0.005;
 const TEST_GROWTH_PER_REQUEST: f64 = 0.000_2;
 /// A test that added so many seconds of the rate without a refusal shows that the quota is larger.
 const TEST_SECONDS: f64 = 20.0;
-/// Below this many requests per second the gaps vary. Regular gaps of many clients fall into step, and the server always refuses the same ones.
-const JITTER_BELOW: f64 = 5.0;
+/// A client with fewer requests per second is probably one of many. Its gaps vary: regular gaps of many clients fall into step, and the server always
+/// refuses the same ones.
+const SLOW_BELOW: f64 = 5.0;
 const MIN_RATE: f64 = 0.01;
 const MAX_RATE: f64 = 1_000_000.0;
 
@@ -156,6 +159,11 @@ impl HiddenQuota {
         self.rate
     }
 
+    /// Whether this client is probably one of many.
+    fn is_slow(&self) -> bool {
+        self.rate < SLOW_BELOW
+    }
+
     /// When the next request may be sent.
     pub(crate) fn ready_at(&self) -> Timestamp {
         match &self.reduced {
@@ -194,7 +202,7 @@ impl HiddenQuota {
         }
         // A timer that fires late may catch up a little, but an idle client saves nothing.
         let earliest = Timestamp::from_nanos(now.as_nanos().saturating_sub(20_000_000));
-        let jitter = if self.rate < JITTER_BELOW {
+        let jitter = if self.is_slow() {
             random.fraction() - 0.5
         } else {
             0.0
@@ -265,7 +273,12 @@ impl HiddenQuota {
 
     fn grow_back(&mut self, is_known: bool, now: Timestamp) {
         let (requests, exponent, top) = if is_known {
-            (RETURN_REQUESTS, RETURN_EXPONENT, self.target)
+            let requests = if self.is_slow() {
+                SLOW_RETURN_REQUESTS
+            } else {
+                RETURN_REQUESTS
+            };
+            (requests, RETURN_EXPONENT, self.target)
         } else {
             (
                 SEARCH_REQUESTS,

@@ -5,17 +5,19 @@
 
 use tollgate_core::{Nanos, Timestamp};
 
-use super::{HiddenQuota, MARGIN, Phase, nanos, seconds};
+use super::{HiddenQuota, MARGIN, Phase, SLOW_BELOW, nanos, seconds};
 use crate::random::Random;
 
 /// The seconds of the former rate that a series has to add without a refusal.
 const SERIES_SECONDS: f64 = 0.7;
 /// A refusal this soon after a series succeeded shows that it spent what the server had saved.
 const DOUBT: Nanos = Nanos::from_secs(1);
-/// A client that finds the quota first uses what the others have not found yet, up to this multiple of its own former rate.
+/// A client that finds the quota first uses what the others have not found yet, up to this multiple of its own former rate. A slow client uses more,
+/// because more others have not found it.
 const SUBSTITUTION: f64 = 1.4;
+const SLOW_SUBSTITUTION: f64 = 3.0;
 /// At most one request in so many begins a series.
-const REQUESTS_PER_SERIES: f64 = 40.0;
+const REQUESTS_PER_SERIES: f64 = 25.0;
 /// A quota that was reduced for this long does not come back soon.
 const MAX_SEARCH: Nanos = Nanos::from_secs(900);
 
@@ -80,7 +82,7 @@ impl HiddenQuota {
                 reduced,
             });
             self.hold_at(reduced.former_rate, now);
-            self.set_rate(reduced.former_rate * SUBSTITUTION);
+            self.set_rate(self.target * self.substitution());
             self.cut_at = now;
         }
     }
@@ -148,13 +150,21 @@ impl HiddenQuota {
         let Some(returned) = self.returned else {
             return;
         };
-        let part = seconds(now.since(returned.at)) / seconds(self.settings.probe_interval);
+        // The others look as often as this client does.
+        let interval = seconds(self.settings.probe_interval).max(REQUESTS_PER_SERIES / self.target);
+        let part = seconds(now.since(returned.at)) / interval;
         if part >= 1.0 {
             self.returned = None;
             self.set_rate(self.target);
         } else if self.is_substituting() {
-            self.set_rate(self.target * (1.0 + (SUBSTITUTION - 1.0) * (1.0 - part)));
+            self.set_rate(self.target * (1.0 + (self.substitution() - 1.0) * (1.0 - part)));
         }
+    }
+
+    /// The multiple of the former rate that a client uses which finds the quota first.
+    fn substitution(&self) -> f64 {
+        let most = SLOW_BELOW * SUBSTITUTION / self.target;
+        most.clamp(SUBSTITUTION, SLOW_SUBSTITUTION)
     }
 
     pub(super) fn is_substituting(&self) -> bool {

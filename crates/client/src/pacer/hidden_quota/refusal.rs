@@ -7,17 +7,21 @@ use tollgate_core::{Nanos, Timestamp};
 use super::{HOLD, HiddenQuota, MARGIN, Phase, Purpose, START_GROWTH_PER_REQUEST, nanos, seconds};
 use crate::random::Random;
 
-/// After a refusal the server's bucket is empty. A pause of so many requests lets it gain a little.
+/// After a refusal the server's bucket is empty. A pause of so many requests lets it gain a little. Slow clients pause less: what one of them leaves
+/// is taken by those that were not refused, which are the ones that should slow down.
 const PAUSE_REQUESTS: f64 = 2.0;
+const SLOW_PAUSE_REQUESTS: f64 = 1.0;
 /// The first refusal of all cuts to this part, or deeper if the rate was doubling: a burst that the server admitted hides how far it is above the quota.
 const FIRST_CUT: f64 = 0.55;
 /// By how much the rate may grow after the first cut before it is held.
 const SEARCH_ROOM: f64 = 1.1;
 /// A refusal of a rate that was held cuts it to this part for a moment.
 const DIP: f64 = 0.5;
-/// For so many requests after a cut, further refusals change nothing; for more after a measurement.
+/// For so many requests after a cut, further refusals change nothing; for more after a measurement. For slow clients that is long.
 const SETTLE_REQUESTS: f64 = 8.0;
+const SLOW_SETTLE_REQUESTS: f64 = 6.0;
 const MEASURED_SETTLE_REQUESTS: f64 = 25.0;
+const SLOW_MEASURED_SETTLE_REQUESTS: f64 = 15.0;
 /// A test of a rate that was not measured has found the quota, but for this part.
 const UNMEASURED_TEST_CUT: f64 = 0.93;
 /// A rate that was held for this long is worth looking for when the quota is reduced.
@@ -60,10 +64,11 @@ impl HiddenQuota {
             self.target = self.target.min(self.rate * SEARCH_ROOM);
         } else {
             self.cut(sent_at, now, random);
-            let settle = if self.phase == Phase::Hold {
-                MEASURED_SETTLE_REQUESTS
-            } else {
-                SETTLE_REQUESTS
+            let settle = match (self.phase == Phase::Hold, self.is_slow()) {
+                (true, false) => MEASURED_SETTLE_REQUESTS,
+                (true, true) => SLOW_MEASURED_SETTLE_REQUESTS,
+                (false, false) => SETTLE_REQUESTS,
+                (false, true) => SLOW_SETTLE_REQUESTS,
             };
             self.settled_at = now.after(nanos(settle / self.rate));
         }
@@ -143,7 +148,12 @@ impl HiddenQuota {
     }
 
     pub(super) fn pause(&mut self, now: Timestamp) {
-        let pause = nanos(PAUSE_REQUESTS / self.rate);
+        let requests = if self.is_slow() {
+            SLOW_PAUSE_REQUESTS
+        } else {
+            PAUSE_REQUESTS
+        };
+        let pause = nanos(requests / self.rate);
         self.next_at = self.next_at.max(now).after(pause);
     }
 }
