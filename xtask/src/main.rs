@@ -78,7 +78,7 @@ const COMMANDS: &[Command] = &[
         run: book::run,
     },
     Command {
-        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | growth [args…] | overload [--write] | gateway [args…] | tower [args…] | client [--real-time[=full]] | all [--quick] [--resume] [--write] [studies…]]",
+        usage: "bench [instructions [--check|--save] | accuracy [args…] | flood [args…] | memory [args…] | redis [args…] | fleet [args…] | servers [args…] | growth [args…] | overload [--write | --real-time [--quick] [--without-peers]] | gateway [args…] | tower [args…] | client [--real-time[=full]] | all [--quick] [--resume] [--write] [studies…]]",
         about: "instruction counts per decision, the accuracy study, a flood of keys, the stores and the server beside their peers, \
                 a fleet on one Redis beside what it is made of (also `bench --redis`), how costs grow, overload in simulated time, the pacing client; `all` runs what \
                 docs/benchmarks.md is made of, and --write writes it",

@@ -20,6 +20,7 @@ mod simulation;
 mod tests;
 
 pub use controller::{Controller, ControllerKind, Release, SimulatedRequest};
+pub use random::Random;
 pub use scenarios::{DEADLINE, Scenario, Stage, WORKERS, gcl, ramp, steps};
 pub use score::{Score, StageScore, shed_shares};
 pub use simulation::{Run, TimeBucket, run};

@@ -1,10 +1,13 @@
 //! Random numbers of a simulation: SplitMix64, so that a seed gives the same run everywhere.
 
+/// The generator.
 #[derive(Debug)]
-pub(super) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(super) const fn new(seed: u64) -> Self {
+    /// The numbers of a seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -22,7 +25,7 @@ impl Random {
     }
 
     /// A number of an exponential distribution with mean 1.
-    pub(super) fn exponential(&mut self) -> f64 {
+    pub fn exponential(&mut self) -> f64 {
         -self.part().ln()
     }
 }

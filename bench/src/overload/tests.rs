@@ -64,6 +64,19 @@ fn steps_up_to_12_times_the_capacity_keep_every_promise() {
     assert_eq!(broken_promises(&wrong).len(), 3, "{wrong:?}");
 }
 
+/// The trace as it was published: 12 workers, so a limit of one more or less is 8 %.
+#[test]
+fn twelve_workers_are_enough_to_find_their_number() {
+    for seed in 1..=3 {
+        let mut scenario = gcl(80.0).scaled_down(100);
+        scenario.seed = seed;
+        let ours = against_oracle(&scenario, ControllerKind::Ours);
+        assert!(ours >= 0.95, "seed {seed}: {ours}");
+        let wrong = against_oracle(&scenario, ControllerKind::Static(36));
+        assert!(wrong < 0.95, "seed {seed}, a limit of 36: {wrong}");
+    }
+}
+
 /// The oracle once kept requests that were too late instead of shedding them. Its shed share was 0 % and never moved.
 #[test]
 fn the_oracle_sheds_what_exceeds_the_capacity() {

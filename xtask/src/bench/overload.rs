@@ -1,15 +1,18 @@
 //! `cargo xtask bench overload`: adaptive concurrency in simulated time, beside published limits and an oracle.
 //!
-//! Prints the tables. With `--write` it writes them and the plots into docs/overload.md. Nothing depends on the machine. Must
-//! not know: how the simulation works.
+//! Prints the tables. With `--write` it writes them and the plots into docs/overload.md. Nothing depends on the machine, but for
+//! `--real-time`: small traces through our gateway and beside Envoy. Must not know: how the simulation works.
 
 use std::process::Stdio;
 
 use super::measurements::Measurements;
 use super::plot::{self, Panel};
-use super::{page, program_command};
-use crate::process;
+use super::{page, program_command, servers};
+use crate::process::{self, cargo};
 use crate::workspace::Workspace;
+use crate::{peers, required_programs};
+
+const REAL_TIME: &str = "--real-time";
 
 /// The workload of each panel, and its title.
 const PANELS: [(&str, &str); 4] = [
@@ -23,7 +26,13 @@ pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> 
     let is_written = match args {
         [] => false,
         [flag] if flag == "--write" => true,
-        _ => return Err("`bench overload` knows --write".to_owned()),
+        [flag, rest @ ..] if flag == REAL_TIME => return real_time(workspace, rest),
+        _ => {
+            return Err(
+                "`bench overload` knows --write and --real-time [--quick] [--without-peers]"
+                    .to_owned(),
+            );
+        }
     };
     let folder = workspace.target.join("bench");
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -49,4 +58,24 @@ pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> 
     let failed = |error: std::io::Error| format!("docs/img: {error}");
     std::fs::create_dir_all(docs.join("img")).map_err(failed)?;
     std::fs::write(docs.join("img/overload.svg"), picture).map_err(failed)
+}
+
+/// Our gateway beside Envoy, on the machine's clock.
+fn real_time(workspace: &Workspace, args: &[String]) -> Result<(), String> {
+    process::run(cargo().args(["build", "--release", "-p", "tollgate-cli"]))?;
+    let server = workspace.target.join("release").join("tollgate");
+    let mut words = vec![REAL_TIME.to_owned(), server.display().to_string()];
+    if args.iter().all(|word| word != servers::WITHOUT_PEERS) {
+        required_programs::ensure(required_programs::REQUIRED_PROGRAMS)?;
+        peers::ensure(&workspace.target)?;
+        words.push("--envoy".to_owned());
+        words.push(servers::envoy(workspace).display().to_string());
+    }
+    for word in args.iter().filter(|word| *word != servers::WITHOUT_PEERS) {
+        if word != "--quick" {
+            return Err(format!("`bench overload {REAL_TIME}` does not know {word}"));
+        }
+        words.push(word.clone());
+    }
+    process::run(&mut program_command("overload", &words))
 }

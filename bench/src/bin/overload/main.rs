@@ -1,8 +1,13 @@
 //! The overload study: adaptive concurrency in simulated time, beside published limits and an oracle.
 //!
-//! Usage: `cargo xtask bench overload [--measurements FILE]`. Prints tables as markdown; the file gets what the plots show.
-//! Every number is the same on every machine.
+//! - `[--measurements FILE]`: prints tables as markdown; the file gets what the plots show. Every number is the same on every machine.
+//! - `--real-time TOLLGATE [--envoy ENVOY] [--quick]`: runs small traces through the gateway and beside Envoy, in two minutes
+#![allow(
+    clippy::disallowed_types,
+    reason = "with --real-time it measures the machine's time"
+)]
 
+mod real_time;
 mod seeds;
 
 use std::fmt::Write as _;
@@ -40,8 +45,11 @@ fn main() -> ExitCode {
     let file = match words.as_slice() {
         [] => None,
         ["--measurements", file] => Some(*file),
+        ["--real-time", tollgate, rest @ ..] => return in_real_time(tollgate, rest),
         _ => {
-            eprintln!("usage: bench overload [--measurements FILE]");
+            eprintln!(
+                "usage: bench overload [--measurements FILE | --real-time TOLLGATE [--envoy ENVOY] [--quick]]"
+            );
             return ExitCode::FAILURE;
         }
     };
@@ -61,6 +69,26 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
+    }
+}
+
+/// The small traces in real time.
+fn in_real_time(tollgate: &str, words: &[&str]) -> ExitCode {
+    let envoy = words.iter().position(|word| *word == "--envoy");
+    let options = real_time::Options {
+        tollgate: tollgate.into(),
+        envoy: envoy.and_then(|index| words.get(index + 1)).map(Into::into),
+        is_quick: words.contains(&"--quick"),
+    };
+    match real_time::run(&options) {
+        Ok(table) => {
+            println!("{table}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("bench overload: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -32,6 +32,7 @@ const PART_BELOW: f64 = 0.3;
 /// The weight of a new estimate of the knee and of a new slope, once the knee was found.
 const KNEE_WEIGHT: f64 = 0.5;
 const SLOPE_WEIGHT: f64 = 0.3;
+const LATENCY_WEIGHT: f64 = 0.2;
 /// So many comparisons have to agree, because the first ones may have been taken while a queue grew. The smoothed slope leaves the middle
 /// after fewer if all comparisons contradict it.
 const SETTLED: u32 = 6;
@@ -54,9 +55,13 @@ enum Direction {
 pub(super) struct KneeSearch {
     previous: Option<Measurement>,
     direction: Direction,
+    /// Whether a comparison said so, and not the start of a search.
+    is_direction_measured: bool,
     step: f64,
     change_step: f64,
     knee: f64,
+    /// The latest mean latency that was measured at the knee or below, in seconds.
+    latency_below_knee: f64,
     /// The slope, smoothed while the knee stays between the last two limits.
     slope: f64,
     /// Consecutive comparisons that had the knee between them.
@@ -70,9 +75,11 @@ impl KneeSearch {
         Self {
             previous: None,
             direction: Direction::Up,
+            is_direction_measured: false,
             step: MAX_STEP,
             change_step: CHANGE_STEP,
             knee: 0.0,
+            latency_below_knee: f64::INFINITY,
             slope: MIDDLE_SLOPE,
             settled: 0,
             turns: 0,
@@ -87,6 +94,15 @@ impl KneeSearch {
     /// Whether the knee was found. Before, the limit is only the next one to try.
     pub(super) const fn is_knee_found(&self) -> bool {
         self.turns >= SETTLED
+    }
+
+    /// Observes traffic that stays far below the limit. It says what the latency is without a queue, most likely. Until the knee was found
+    /// it is also what the first phase that uses the limit is compared with, because then nothing better is known.
+    pub(super) const fn observe_below_limit(&mut self, now: Measurement) {
+        self.latency_below_knee = now.latency;
+        if !self.is_knee_found() {
+            self.previous = Some(now);
+        }
     }
 
     /// The limit of the next phase. `None` if the measurement says nothing.
@@ -137,9 +153,17 @@ impl KneeSearch {
         let was_around = was == Direction::Around;
         self.turn(slope, width, amplitude(&now));
         self.count_settled(was, !now.exceeds_limit);
+        self.latency_below_knee = match self.direction {
+            Direction::Down => self.latency_below_knee.min(low.latency),
+            Direction::Around if was_around => {
+                let part = LATENCY_WEIGHT * low.latency;
+                (1.0 - LATENCY_WEIGHT) * self.latency_below_knee + part
+            }
+            Direction::Up | Direction::Around => low.latency,
+        };
         Some(match self.direction {
             Direction::Up => high.in_flight * (1.0 + self.step),
-            Direction::Down => low.in_flight / (1.0 + self.step),
+            Direction::Down => self.below(low.in_flight, &high, amplitude(&now)),
             Direction::Around => {
                 let estimate = estimate.clamp(low.in_flight, high.in_flight);
                 self.knee = match was_around {
@@ -149,6 +173,19 @@ impl KneeSearch {
                 self.around(&now, amplitude(&now))
             }
         })
+    }
+
+    /// A limit below `low`, while both measurements are above the knee.
+    ///
+    /// The throughput does not grow there, so with the latency below the knee it says where the knee is. That latency may be out of date.
+    /// Therefore this only chooses what is measured next.
+    fn below(&mut self, low: f64, high: &Measurement, amplitude: f64) -> f64 {
+        let knee = high.in_flight / high.latency * self.latency_below_knee;
+        if self.is_knee_found() || knee >= low / (1.0 + amplitude) {
+            return low / (1.0 + self.step);
+        }
+        self.step = amplitude;
+        (knee * (1.0 - PART_BELOW * amplitude)).max(low / (1.0 + MAX_STEP))
     }
 
     /// Chooses the direction by the slope of throughput between two measurements that are `width` apart.
@@ -173,6 +210,12 @@ impl KneeSearch {
         } else {
             Direction::Around
         };
+        let is_reversed = was != Direction::Around && self.direction != was;
+        if is_reversed && self.is_direction_measured {
+            // The two comparisons share a limit. The knee is at or below it by one of them, and at or above it by the other.
+            self.direction = Direction::Around;
+        }
+        self.is_direction_measured = true;
         self.step = if was == self.direction {
             (2.0 * self.step).min(MAX_STEP)
         } else {
@@ -205,6 +248,7 @@ impl KneeSearch {
     /// Throughput or latency changed by more than the limit explains: measure anew, and first with fewer requests.
     fn start_again(&mut self, now: &Measurement) -> f64 {
         self.direction = Direction::Down;
+        self.is_direction_measured = false;
         self.settled = 0;
         self.step = self.change_step;
         now.in_flight / (1.0 + self.step)

@@ -10,7 +10,7 @@ mod phase;
 use tollgate_core::Timestamp;
 
 use knee_search::KneeSearch;
-use phase::Phase;
+use phase::{Phase, PhaseOutcome};
 
 /// The largest limit.
 pub const MAX_LIMIT: u32 = 1 << 20;
@@ -71,7 +71,7 @@ impl AdaptiveLimit {
     #[must_use = "a request that started must finish"]
     pub fn try_start(&mut self, now: Timestamp) -> bool {
         if self.in_flight >= self.limit {
-            self.phase.record_blocked();
+            self.phase.record_blocked(now);
             return false;
         }
         self.start(now);
@@ -95,8 +95,12 @@ impl AdaptiveLimit {
             return;
         }
         let latency = now.since(started);
-        let Some(measured) = self.phase.record_served(now, latency) else {
-            return;
+        let measured = match self.phase.record_served(now, latency) {
+            None => return,
+            Some(PhaseOutcome::BelowLimit(measured)) => {
+                return self.search.observe_below_limit(measured);
+            }
+            Some(PhaseOutcome::InUse(measured)) => measured,
         };
         self.latency = Some(measured.latency);
         let throughput = measured.in_flight / measured.latency;
@@ -151,7 +155,9 @@ impl AdaptiveLimit {
     }
 }
 
-/// A limit in whole requests: rounded away from the limit before, because a step that rounds to nothing measures nothing.
+/// A limit in whole requests. It is never the limit before, because a step that rounds to nothing measures nothing.
+///
+/// A lower limit is rounded to the nearest: of 12 workers, 11 would idle one for no reason.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -165,7 +171,7 @@ fn to_limit(wanted: f64, before: u32) -> u32 {
     let rounded = if wanted >= f64::from(before) {
         wanted.ceil()
     } else {
-        wanted.floor()
+        wanted.round().min(f64::from(before) - 1.0)
     };
     rounded.clamp(least, most) as u32
 }

@@ -1,8 +1,9 @@
 //! One phase of the search: the concurrency limit stays the same while throughput, latency and in-flight requests are measured.
 //!
 //! A phase first waits until the limit was in use for one latency, then measures for at least one latency: by Little's law a
-//! window of one latency holds every request in flight once. While demand stays below the limit, it keeps waiting. Must not
-//! know: what follows from the measurement.
+//! window of one latency holds every request in flight once. So the wait ends when as many requests have ended as are in flight,
+//! and one that started while the limit was in use. Demand that stays far below the limit is measured too, without an end of
+//! the phase. Must not know: what follows from the measurement.
 
 use tollgate_core::{Nanos, Timestamp};
 
@@ -15,6 +16,10 @@ const LEAST_COMPLETIONS: u32 = 16;
 
 /// The part of the limit that must be in use, on average, or the phase says nothing about the limit.
 const LEAST_USE: f64 = 0.9;
+/// Traffic that uses at most this part of the limit is measured as it is.
+const MOST_USE_BELOW: f64 = 0.5;
+/// While the number of requests in flight changes by more than this part, latencies are not those of that number.
+const MOST_CHANGE_BELOW: f64 = 0.1;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
@@ -33,10 +38,21 @@ pub(super) struct Measurement {
     pub(super) exceeds_limit: bool,
 }
 
+/// What a completion has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PhaseOutcome {
+    /// The phase: the limit was in use all the time.
+    InUse(Measurement),
+    /// A window of traffic that stayed far below the limit. The phase goes on.
+    BelowLimit(Measurement),
+}
+
 /// A phase that goes on.
 #[derive(Debug)]
 pub(super) struct Phase {
     window: Window,
+    /// The windows of traffic far below the limit, until they have enough completions.
+    below_limit: Window,
     limit: f64,
     is_settled: bool,
 }
@@ -58,6 +74,7 @@ impl Phase {
     pub(super) fn new(now: Timestamp, limit: u32) -> Self {
         Self {
             window: Window::new(now),
+            below_limit: Window::new(now),
             limit: f64::from(limit),
             is_settled: false,
         }
@@ -72,8 +89,11 @@ impl Phase {
         }
     }
 
-    /// Records that the limit turned a request away.
-    pub(super) const fn record_blocked(&mut self) {
+    /// Records that the limit turned a request away. From the first time on the limit is in use, most likely.
+    pub(super) const fn record_blocked(&mut self, now: Timestamp) {
+        if !self.is_settled && !self.window.was_blocked {
+            self.window = Window::new(now);
+        }
         self.window.was_blocked = true;
     }
 
@@ -82,42 +102,67 @@ impl Phase {
         self.window.was_exceeded = true;
     }
 
-    /// Records a completion. Returns the measurement if the phase is over and the limit was in use all the time.
-    pub(super) fn record_served(&mut self, now: Timestamp, latency: Nanos) -> Option<Measurement> {
+    /// Records a completion. Returns what was measured if the phase is over, or a window of traffic far below the limit.
+    pub(super) fn record_served(&mut self, now: Timestamp, latency: Nanos) -> Option<PhaseOutcome> {
         let window = &mut self.window;
-        let latency = seconds(latency);
-        window.latency_seconds += latency;
-        window.latency_squares += latency * latency;
-        window.completions = window.completions.saturating_add(1);
+        let last_latency = seconds(latency);
+        window.add_latency(last_latency);
         let least = if self.is_settled {
             LEAST_COMPLETIONS
         } else {
             1
         };
         let elapsed = seconds(now.since(window.started));
-        let completions = f64::from(window.completions);
-        let latency = window.latency_seconds / completions;
+        let latency = window.latency();
         if window.completions < least || elapsed <= 0.0 || elapsed < latency {
             return None;
         }
+        if window.was_blocked && !self.is_settled && elapsed <= last_latency {
+            // It started before the limit was in use.
+            return None;
+        }
         let in_flight = window.in_flight_seconds / elapsed;
+        if f64::from(window.completions) < in_flight {
+            // Only the shortest requests have ended since.
+            return None;
+        }
         let is_in_use = window.was_blocked && in_flight >= LEAST_USE * self.limit;
         if !self.is_settled || !is_in_use {
             self.is_settled = is_in_use;
-            self.window = Window::new(now);
+            let window = std::mem::replace(&mut self.window, Window::new(now));
+            return self
+                .measure_below_limit(now, &window, in_flight)
+                .map(PhaseOutcome::BelowLimit);
+        }
+        if window.is_too_noisy(elapsed) {
             return None;
         }
-        let noise = window.noise();
-        if noise > ENOUGH_PRECISION && elapsed < LONGEST_IN_LATENCIES * latency {
+        Some(PhaseOutcome::InUse(window.measurement(elapsed)))
+    }
+
+    /// Adds a window of traffic far below the limit to those before it. Returns the measurement if they have enough completions.
+    fn measure_below_limit(
+        &mut self,
+        now: Timestamp,
+        window: &Window,
+        in_flight: f64,
+    ) -> Option<Measurement> {
+        if window.was_blocked || in_flight > MOST_USE_BELOW * self.limit {
+            self.below_limit = Window::new(now);
             return None;
         }
-        Some(Measurement {
-            in_flight,
-            throughput: completions / elapsed,
-            latency,
-            noise,
-            exceeds_limit: window.was_exceeded,
-        })
+        let whole = &mut self.below_limit;
+        whole.append(window);
+        let elapsed = seconds(now.since(whole.started));
+        if whole.completions < LEAST_COMPLETIONS || whole.is_too_noisy(elapsed) {
+            return None;
+        }
+        let measured = whole.measurement(elapsed);
+        self.below_limit = Window::new(now);
+        let expected = measured.throughput * measured.latency;
+        let change = (expected - measured.in_flight).abs();
+        let is_steady = change <= MOST_CHANGE_BELOW * measured.in_flight;
+        (is_steady && measured.in_flight > 0.0).then_some(measured)
     }
 }
 
@@ -135,10 +180,44 @@ impl Window {
         }
     }
 
+    const fn add_latency(&mut self, latency: f64) {
+        self.latency_seconds += latency;
+        self.latency_squares += latency * latency;
+        self.completions = self.completions.saturating_add(1);
+    }
+
+    /// Adds the window that follows this one.
+    const fn append(&mut self, next: &Self) {
+        self.in_flight_seconds += next.in_flight_seconds;
+        self.latency_seconds += next.latency_seconds;
+        self.latency_squares += next.latency_squares;
+        self.completions = self.completions.saturating_add(next.completions);
+    }
+
+    /// The mean latency.
+    fn latency(&self) -> f64 {
+        self.latency_seconds / f64::from(self.completions.max(1))
+    }
+
+    /// Whether a longer window would say more.
+    fn is_too_noisy(&self, elapsed: f64) -> bool {
+        self.noise() > ENOUGH_PRECISION && elapsed < LONGEST_IN_LATENCIES * self.latency()
+    }
+
+    fn measurement(&self, elapsed: f64) -> Measurement {
+        Measurement {
+            in_flight: self.in_flight_seconds / elapsed,
+            throughput: f64::from(self.completions) / elapsed,
+            latency: self.latency(),
+            noise: self.noise(),
+            exceeds_limit: self.was_exceeded,
+        }
+    }
+
     /// The standard error of the mean latency, as a part of it.
     fn noise(&self) -> f64 {
         let completions = f64::from(self.completions.max(1));
-        let mean = self.latency_seconds / completions;
+        let mean = self.latency();
         let variance = (self.latency_squares / completions - mean * mean).max(0.0);
         (variance / completions).sqrt() / mean.max(f64::MIN_POSITIVE)
     }

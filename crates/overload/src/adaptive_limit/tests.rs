@@ -31,9 +31,14 @@ impl SaturatedServer {
     }
 
     fn run(&mut self, span: Nanos, completion: Completion) {
+        self.run_with(usize::MAX, span, completion);
+    }
+
+    /// The same with clients that want at most `most` requests at a time.
+    fn run_with(&mut self, most: usize, span: Nanos, completion: Completion) {
         let end = self.now.after(span);
         loop {
-            while self.limit.try_start(self.now) {
+            while self.running.len() + self.waiting.len() < most && self.limit.try_start(self.now) {
                 self.waiting.push_back(self.now);
             }
             while self.running.len() < self.workers
@@ -79,6 +84,35 @@ fn it_finds_the_number_of_workers_without_a_parameter() {
         server.run(Nanos::from_secs(30), Completion::Served);
         server.assert_near(f64::from(u32::try_from(workers).unwrap()));
     }
+}
+
+#[test]
+fn the_first_limit_that_is_too_high_falls_to_the_workers_and_never_grows() {
+    let mut server = SaturatedServer::new(12, Nanos::from_millis(50));
+    server.run_with(5, Nanos::from_secs(5), Completion::Served);
+    assert_eq!(server.limit.limit(), super::FIRST_LIMIT);
+    // Now 32 requests would wait for one another. Without the traffic before, the limit would double first.
+    for _ in 0..30 {
+        server.run(Nanos::from_millis(100), Completion::Served);
+        assert!(server.limit.limit() <= super::FIRST_LIMIT);
+    }
+    assert!((11..=14).contains(&server.limit.limit()));
+    assert!(server.limit.capacity().is_some());
+}
+
+#[test]
+fn a_first_search_from_far_above_the_workers_stays_near_them() {
+    let mut server = SaturatedServer::new(300, Nanos::from_millis(50));
+    server.run_with(240, Nanos::from_secs(3), Completion::Served);
+    let mut was_above = false;
+    for _ in 0..200 {
+        server.run(Nanos::from_millis(10), Completion::Served);
+        let limit = server.limit.limit();
+        was_above |= limit > 300;
+        assert!(!was_above || limit > 270, "{limit} of 300");
+    }
+    assert!(was_above);
+    server.assert_near(300.0);
 }
 
 #[test]

@@ -8,6 +8,9 @@ use tollgate_core::{Nanos, Timestamp};
 
 use super::tenant_hash::{QUEUES, hand};
 
+/// A class has more items than it can serve if one expires for this many that are taken.
+const LEAST_EXPIRED: u32 = 4;
+
 /// The items of one class that wait.
 #[derive(Debug)]
 pub(super) struct ClassQueue<T> {
@@ -15,13 +18,25 @@ pub(super) struct ClassQueue<T> {
     /// The sub-queues that have items, in the order of their turns.
     turns: VecDeque<usize>,
     len: usize,
-    /// The instant at which the class stopped being empty. `None` after an item was taken and none was left.
+    /// The instant at which the class stopped being empty. `None` after an item was taken and none was left, unless the class
+    /// expires a large part of its items.
     not_empty_since: Option<Timestamp>,
+    recent: RecentCounts,
     /// The instant at which the last item expired.
     expired_at: Timestamp,
     /// No item arrived before this instant.
     oldest: Timestamp,
     is_newest_first: bool,
+}
+
+/// How items left the class in the last standing time.
+#[derive(Debug)]
+struct RecentCounts {
+    since: Timestamp,
+    taken: u32,
+    expired: u32,
+    /// Whether the counts before had at least a quarter as many expired items as taken ones.
+    has_excess: bool,
 }
 
 #[derive(Debug)]
@@ -37,6 +52,12 @@ impl<T> ClassQueue<T> {
             turns: VecDeque::new(),
             len: 0,
             not_empty_since: None,
+            recent: RecentCounts {
+                since: Timestamp::EPOCH,
+                taken: 0,
+                expired: 0,
+                has_excess: false,
+            },
             expired_at: Timestamp::EPOCH,
             oldest: Timestamp::EPOCH,
             is_newest_first: false,
@@ -49,8 +70,8 @@ impl<T> ClassQueue<T> {
 
     /// Whether the class was not empty for so long.
     pub(super) fn is_overloaded(&self, now: Timestamp, standing: Nanos) -> bool {
-        self.not_empty_since
-            .is_some_and(|since| now.since(since) >= standing)
+        let has_stood = |since| now.since(since) >= standing;
+        self.len > 0 && self.not_empty_since.is_some_and(has_stood)
     }
 
     pub(super) fn push(&mut self, now: Timestamp, tenant: u64, item: T) {
@@ -82,7 +103,7 @@ impl<T> ClassQueue<T> {
     }
 
     /// Takes an item of the sub-queue whose turn it is: the oldest, or the newest while the class is overloaded.
-    pub(super) fn pop(&mut self) -> Option<T> {
+    pub(super) fn pop(&mut self, now: Timestamp) -> Option<T> {
         let place = self.turns.pop_front()?;
         let queue = self.queues.get_mut(place)?;
         let entry = if self.is_newest_first {
@@ -93,7 +114,11 @@ impl<T> ClassQueue<T> {
         if !queue.is_empty() {
             self.turns.push_back(place);
         }
-        self.record_removed();
+        self.len = self.len.saturating_sub(1);
+        let has_excess = self.recent.record_taken(now);
+        if self.len == 0 && !has_excess {
+            self.not_empty_since = None;
+        }
         Some(entry.item)
     }
 
@@ -106,7 +131,10 @@ impl<T> ClassQueue<T> {
         if queue.is_empty() {
             self.turns.retain(|place| *place != longest);
         }
-        self.record_removed();
+        self.len = self.len.saturating_sub(1);
+        if self.len == 0 {
+            self.not_empty_since = None;
+        }
         Some(entry.item)
     }
 
@@ -139,14 +167,26 @@ impl<T> ClassQueue<T> {
             self.turns
                 .retain(|place| queues.get(*place).is_some_and(|queue| !queue.is_empty()));
             self.expired_at = now;
+            self.recent.record_expired(removed);
             self.len = self.len.saturating_sub(removed);
         }
     }
+}
 
-    fn record_removed(&mut self) {
-        self.len = self.len.saturating_sub(1);
-        if self.len == 0 {
-            self.not_empty_since = None;
+impl RecentCounts {
+    /// Counts an item that was taken. Returns whether the class has more items than it can serve: a burst of places that empties it for a moment
+    /// does not end its overload. Otherwise it would collect items for a standing time, and shed them all at once.
+    fn record_taken(&mut self, now: Timestamp) -> bool {
+        self.taken = self.taken.saturating_add(1);
+        if now.since(self.since) >= super::STANDING {
+            self.has_excess = self.expired > self.taken / LEAST_EXPIRED;
+            (self.since, self.taken, self.expired) = (now, 0, 0);
         }
+        self.has_excess
+    }
+
+    fn record_expired(&mut self, items: usize) {
+        let items = u32::try_from(items).unwrap_or(u32::MAX);
+        self.expired = self.expired.saturating_add(items);
     }
 }

@@ -102,7 +102,8 @@ impl<T> PriorityQueue<T> {
             return None;
         }
         self.expire(now, expired);
-        let item = self.classes.iter_mut().find_map(ClassQueue::pop)?;
+        let mut classes = self.classes.iter_mut();
+        let item = classes.find_map(|class| class.pop(now))?;
         self.len = self.len.saturating_sub(1);
         Some(item)
     }

@@ -59,6 +59,46 @@ fn a_standing_queue_serves_the_newest_and_drops_what_waited_long() {
     assert_eq!(pop(&mut queue, 390), (Some(1), vec![]));
 }
 
+/// The limit grew, and the requests that waited all started. They would come back as one batch of refusals if the class collected items again.
+#[test]
+fn a_burst_of_places_does_not_end_the_overload_of_a_class() {
+    let mut queue = PriorityQueue::new();
+    let mut arrive_and_leave = |from: u64, to: u64| {
+        let mut expired = 0;
+        for millis in from..to {
+            queue.push(at(millis), class(0), 7, 2 * millis, 10_000);
+            queue.push(at(millis), class(0), 7, 2 * millis + 1, 10_000);
+            expired += pop(&mut queue, millis).1.len();
+        }
+        if to == 400 {
+            while pop(&mut queue, 400).0.is_some() {}
+        }
+        expired
+    };
+    assert!(arrive_and_leave(0, 400) > 150);
+    let next = arrive_and_leave(401, 421);
+    assert!((10..=20).contains(&next), "{next} of 20 that are too many");
+}
+
+/// Without an excess a class that was emptied has no standing queue.
+#[test]
+fn a_class_that_rarely_expires_an_item_ends_its_overload_when_it_is_emptied() {
+    let mut queue = PriorityQueue::new();
+    for millis in 0..400 {
+        queue.push(at(millis), class(0), 7, millis, 10_000);
+        // One item is always left, until it expires, and a new one takes its place.
+        if millis > 0 {
+            pop(&mut queue, millis);
+        }
+        if millis % 40 == 0 {
+            queue.push(at(millis), class(0), 7, 10_000 + millis, 10_000);
+        }
+    }
+    while pop(&mut queue, 400).0.is_some() {}
+    queue.push(at(401), class(0), 7, 1, 100);
+    assert_eq!(pop(&mut queue, 450), (Some(1), vec![]));
+}
+
 #[test]
 fn a_full_queue_evicts_the_lowest_class_and_refuses_its_equals() {
     let mut queue = PriorityQueue::new();
