@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tollgate_bench::overload::{Random, Scenario};
 
 use super::http1::read_message;
@@ -45,21 +46,21 @@ pub(super) fn arrivals(scenario: &Scenario) -> Vec<Arrival> {
     all
 }
 
-/// Sends all requests of a trace to a contender. Returns what became of each.
+/// Sends all requests of a trace to a contender. Returns what became of each, in the order in which they ended.
 pub(super) async fn send_all(
     server: SocketAddr,
     start: Instant,
     schedule: Arc<[Arrival]>,
 ) -> Vec<Outcome> {
     let pool: Pool = Arc::default();
-    let mut requests = Vec::with_capacity(schedule.len());
+    let mut requests = JoinSet::new();
     for due in schedule.iter() {
         tokio::time::sleep(due.saturating_sub(start.elapsed())).await;
-        requests.push(tokio::spawn(send(server, start, *due, Arc::clone(&pool))));
+        requests.spawn(send(server, start, *due, Arc::clone(&pool)));
     }
     let mut outcomes = Vec::with_capacity(requests.len());
-    for request in requests {
-        outcomes.push(request.await.unwrap_or(Outcome::Failed));
+    while let Some(ended) = requests.join_next().await {
+        outcomes.push(ended.unwrap_or(Outcome::Failed));
     }
     outcomes
 }

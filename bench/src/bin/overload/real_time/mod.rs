@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinSet;
+
 use tollgate_bench::overload::{
     ControllerKind, Scenario, Score, WORKERS, gcl, run as simulate, steps,
 };
@@ -20,7 +22,7 @@ use tollgate_bench::overload::{
 use super::line;
 use client::{Arrival, arrivals};
 use contenders::Contender;
-use score::{Outcome, RealTimeScore};
+use score::RealTimeScore;
 use upstream::Upstream;
 
 pub(crate) type Failure = Box<dyn std::error::Error>;
@@ -90,10 +92,10 @@ async fn contend(
         ));
     }
     let start = Instant::now();
-    let mut clients = Vec::new();
-    for (contender, _) in &runs {
+    let mut clients = JoinSet::new();
+    for (index, (contender, _)) in runs.iter().enumerate() {
         let outcomes = client::send_all(contender.address(), start, Arc::clone(&schedule));
-        clients.push(tokio::spawn(outcomes));
+        clients.spawn(async move { (index, outcomes.await) });
     }
     let mut end = Duration::ZERO;
     for stage in &scenario.stages {
@@ -104,10 +106,16 @@ async fn contend(
         tokio::time::sleep(end.saturating_sub(start.elapsed())).await;
     }
     let mut scores = Vec::new();
-    for ((contender, _), client) in runs.iter().zip(clients) {
-        let outcomes: Vec<Outcome> = client.await?;
-        scores.push((contender.name(), RealTimeScore::new(&outcomes)));
+    while let Some(ended) = clients.join_next().await {
+        let (index, outcomes) = ended?;
+        let (contender, _) = runs.get(index).ok_or("there is no such contender")?;
+        scores.push((index, contender.name(), RealTimeScore::new(&outcomes)));
     }
+    scores.sort_by_key(|(index, ..)| *index);
+    let scores = scores
+        .into_iter()
+        .map(|(_, name, score)| (name, score))
+        .collect();
     Ok(scores)
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use super::http1::read_message;
 
@@ -20,6 +21,8 @@ const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 pub(super) struct Upstream {
     address: SocketAddr,
     shared: Arc<Shared>,
+    /// Accepts connections until the upstream is dropped.
+    _accepts: JoinSet<()>,
 }
 
 struct Shared {
@@ -37,12 +40,19 @@ impl Upstream {
             service_nanos: AtomicU64::new(0),
         });
         let for_connections = Arc::clone(&shared);
-        tokio::spawn(async move {
+        let mut accepts = JoinSet::new();
+        accepts.spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&for_connections)));
+                while connections.try_join_next().is_some() {}
+                connections.spawn(serve(stream, Arc::clone(&for_connections)));
             }
         });
-        Ok(Self { address, shared })
+        Ok(Self {
+            address,
+            shared,
+            _accepts: accepts,
+        })
     }
 
     pub(super) const fn address(&self) -> SocketAddr {
