@@ -181,7 +181,9 @@ impl CreditLedger {
         let account = self.renew(now, client, rate)?;
         let is_told = account.returns > now;
         let drained = pool * seconds(now.since(returning_at));
-        let waiting = (returning - drained).max(0.0) + 1.0;
+        // No client waits longer than `LONGEST`, so no more clients are still to return.
+        let most = pool * LONGEST;
+        let waiting = ((returning - drained).max(0.0) + 1.0).min(most);
         if !is_told {
             account.returns = now.after(from_seconds((waiting / pool).clamp(1.0, LONGEST)));
         }
