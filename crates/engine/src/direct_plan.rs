@@ -1,8 +1,8 @@
 //! The plan of a policy that plans the same checks for every request: only the keys depend on the request.
 //!
-//! Most policies are like that: limits without conditions, each with one quota, all enforced, without penalties that need a quota
-//! of their own, candidates, shares, spillover quotas, tickets and costs that depend on the request. The plan is computed when the policy
-//! is put in force. Must not know: requests, stores.
+//! Most policies have limits without conditions, each with one quota, and all enforced. A direct plan excludes penalties with a
+//! quota of their own, candidates, shares, spillover quotas, tickets, and costs that depend on the request. The engine computes
+//! the plan when it puts the policy in force. Must not know: requests, stores.
 
 use std::sync::Arc;
 

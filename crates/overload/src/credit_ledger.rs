@@ -1,12 +1,16 @@
-//! Credits: how many requests each client may send soon, so that herds do not form.
+//! Credits: how many requests each client may send soon, so that clients do not all return at the same time.
 //!
-//! After Breakwater (OSDI 2020). The pool is what the upstream can do in a second. Classes get it in their order. Inside a class a client
-//! gets what it used before, at most its max-min fair share, and an equal part of what nobody uses; one that used all its credits
-//! may get a quarter more. A client that finds no credit left gets one. So if there are more clients than the pool has
-//! credits, a credit is valid for more than a second. Clients round times up and do not use every credit, and the pool is an estimate of a limit
-//! that is not in use. So up to twice as many credits are issued, until requests reach the pool and some are refused. Clients that are refused are told different times to return, as many
-//! in a second as the pool has credits. A client that ignores its credits changes nothing for others but its fair share.
-//! Must not know: header fields, who a client is.
+//! The idea is that of Breakwater (OSDI 2020). The pool is the number of requests that the upstream can do in a second.
+//!
+//! - Classes get credits in their order. Inside a class a client gets what it used before, at most its max-min fair share.
+//!   It also gets an equal part of what nobody uses. A client that used all its credits may get a quarter more.
+//! - A client that finds no credit left gets one. If there are more clients than the pool has credits, a credit is valid for
+//!   more than a second.
+//! - Clients round times up and do not use every credit, and the pool is an estimate. So the ledger issues up to twice the
+//!   pool, until requests reach the pool and some are refused.
+//! - The ledger tells refused clients different times to return: in each second as many clients as the pool has credits.
+//!
+//! A client that ignores its credits takes at most its fair share from others. Must not know: header fields, who a client is.
 
 mod fair_share;
 #[cfg(test)]
@@ -30,7 +34,7 @@ const LONGEST: f64 = 60.0;
 const IDLE: Nanos = Nanos::from_secs(2);
 /// A new client gets the unissued credits divided by this.
 const FIRST_PART: f64 = 16.0;
-/// A client that used all its credits may get so many times as many the next time.
+/// A client that used all its credits may get this multiple of them the next time.
 const GROWTH: f64 = 1.25;
 
 /// The most credits that are issued, as a multiple of the pool.
@@ -154,8 +158,8 @@ impl CreditLedger {
         }
     }
 
-    /// A client sends a request. `rate` is what the upstream can do in a second, if that is known. `None` if it is not, or there
-    /// are too many clients.
+    /// A client sends a request. `rate` is the number of requests that the upstream can do in a second. Returns `None` if the
+    /// rate is not known, or if there are too many clients.
     pub fn record_request(
         &mut self,
         now: Timestamp,
@@ -168,8 +172,9 @@ impl CreditLedger {
         Some(account.offer(now))
     }
 
-    /// A request is refused: tells its client when to return. The same client is told the same time again. A refused request is no demand:
-    /// otherwise requests that nobody serves would take credits from others.
+    /// A request is refused: tells its client when to return. Until then the client is told the same time again.
+    ///
+    /// A refused request is no demand. Otherwise requests that the upstream never sees would take credits from other clients.
     pub fn record_refusal(
         &mut self,
         now: Timestamp,
@@ -181,7 +186,9 @@ impl CreditLedger {
         let account = self.renew(now, client, rate)?;
         let is_told = account.returns > now;
         let drained = pool * seconds(now.since(returning_at));
-        let waiting = (returning - drained).max(0.0) + 1.0;
+        // No client waits longer than `LONGEST`, so no more clients are still to return.
+        let most = pool * LONGEST;
+        let waiting = ((returning - drained).max(0.0) + 1.0).min(most);
         if !is_told {
             account.returns = now.after(from_seconds((waiting / pool).clamp(1.0, LONGEST)));
         }
@@ -279,7 +286,7 @@ impl CreditLedger {
         (self.requests, self.refusals) = (0, 0);
     }
 
-    /// Takes back the credits of idle clients, and computes the fair share of each class out of what the classes before it leave.
+    /// Takes back the credits of idle clients. Computes the fair share of each class from what the classes before it leave.
     fn compute_shares(&mut self, now: Timestamp) {
         let elapsed = seconds(now.since(self.computed)).max(1.0);
         self.computed = now;

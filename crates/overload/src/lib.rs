@@ -3,7 +3,8 @@
 //! [`AdaptiveLimit`] finds the concurrency limit of an upstream from its throughput, latency and requests in flight.
 //! [`PriorityQueue`] holds requests above the limit for a bounded time. [`ConcurrencyGate`] is both together.
 //! [`UtilizationShedder`] and [`ReservedShare`] shed classes of low priority, by the usage of a whole fleet with [`PeerUsage`];
-//! a [`ReserveLoan`] keeps the limit measurable meanwhile. [`RetryBudget`] bounds retries and [`CreditLedger`] divides the capacity among clients.
+//! a [`ReserveLoan`] keeps the limit measurable meanwhile. [`RetryBudget`] bounds retries. [`CreditLedger`] divides the capacity
+//! among clients.
 //!
 //! Time is handed in as a [`Timestamp`](tollgate_core::Timestamp). Must not know: clocks, locks around a state machine, HTTP,
 //! policies, sockets.

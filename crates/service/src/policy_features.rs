@@ -1,7 +1,7 @@
-//! Which rarely used parts the current policy has, so that requests under other policies do not look at the policy for them.
+//! Flags of rarely used parts of the current policy. Under a policy without such a part, requests read only the flag.
 //!
-//! A flag is set before a policy with that part is in force, and cleared only after it was replaced: a request may look in
-//! vain, but never misses. Must not know: requests, what the parts do.
+//! A flag is set before a policy with that part is in force, and cleared only after that policy was replaced. So a request may
+//! read the policy for nothing, but never misses a part. Must not know: requests, what the parts do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

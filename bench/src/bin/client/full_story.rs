@@ -18,7 +18,7 @@ use crate::real_time::{RATE, Tally, fairness, paced, percent, policy, recovery, 
 
 const STORY: Duration = Duration::from_secs(900);
 const DROP: [Duration; 2] = [Duration::from_secs(400), Duration::from_secs(460)];
-/// Clients that have not ended so long after the story are stopped.
+/// The study stops clients that still run this long after the story.
 const GRACE: Duration = Duration::from_secs(30);
 /// From the start of the first process until the story begins.
 const PREPARATION: Duration = Duration::from_secs(3);
@@ -80,7 +80,7 @@ fn end_story(mut story: Story, until: Instant) -> Result<(), Failure> {
         while client.try_wait()?.is_none() && Instant::now() < until {
             sleep_until(Instant::now() + Duration::from_millis(50));
         }
-        // A client that has ended does not mind.
+        // This does nothing to a client that has ended.
         client.kill()?;
         let output = String::from_utf8(client.wait_with_output()?.stdout)?;
         let mut counts = output.split_whitespace().map(str::parse::<u64>);
@@ -109,8 +109,8 @@ fn end_story(mut story: Story, until: Instant) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One client: sends as the pacer permits until the story ends, and prints the admitted and refused requests, and the admitted ones of each tenth of a
-/// second. `begin` is in milliseconds since 1970.
+/// One client: sends as the pacer permits until the story ends. It prints the admitted and the refused requests, then the admitted
+/// ones of each tenth of a second. `begin` is in milliseconds since 1970.
 pub(crate) fn run_client(server: &str, begin: &str) -> Result<(), Failure> {
     let server: SocketAddr = server.parse()?;
     let begin = UNIX_EPOCH + Duration::from_millis(begin.parse()?);

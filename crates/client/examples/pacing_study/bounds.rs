@@ -1,7 +1,8 @@
 //! What clients without a coordinator can reach at best: refusals against the time until the restored quota is found.
 //!
-//! A look is one request above the reduced quota. The server refuses it as long as the quota is reduced, so each costs one refusal. The best clients
-//! know everything else: their rates, the rate of the others, and the moment of the reduction. Must not know: our client.
+//! A look is one request above the reduced quota. The server refuses it as long as the quota is reduced, so each look costs one
+//! refusal. The best clients know everything else: their rates, the rates of the others, and the moment of the reduction. Must
+//! not know: our client.
 
 /// For how long the quota is reduced.
 const REDUCED: f64 = 60.0;
@@ -34,13 +35,15 @@ pub(crate) fn print() {
     }
 }
 
-/// How many of the processes have to find the quota until 90 % of it are used, if each then uses a multiple of its fair share. The others use half of theirs.
+/// How many processes have to find the quota until 90 % of it are used. Each that found it uses a multiple of its fair share, the
+/// others half of theirs.
 fn finds_needed(processes: f64, multiple: f64) -> u64 {
     let missing = processes * (0.9 - 0.5);
     (missing / (multiple - 0.5)).ceil() as u64
 }
 
-/// The mean time until that many processes have found the quota, if each looks `looks` times in the reduction, evenly, at a phase of its own.
+/// The mean time until that many processes have found the quota. Each looks `looks` times in the reduction, evenly, at a phase of
+/// its own.
 fn nth_find(processes: u64, needed: u64, looks: f64) -> f64 {
     let interval = REDUCED / looks;
     let mut seed = 1_u64;

@@ -165,8 +165,8 @@ mod tests {
     use crate::server::Server;
     use crate::simulation::Simulation;
 
-    /// Clients that share a small bucket were refused up to 47 % of their requests, and a hundred of them needed up to fifteen times as long: cuts for each
-    /// refusal made the gap longer than reports are fresh, and then nothing paced them.
+    /// Clients that share a small bucket were refused up to 47 % of their requests, and a hundred of them needed up to fifteen
+    /// times as long. Each refusal made the gap longer, until it was longer than reports are fresh. Then nothing paced them.
     #[test]
     fn clients_that_share_a_reported_bucket_finish_in_time_and_are_hardly_refused() {
         for case in BUCKETS {

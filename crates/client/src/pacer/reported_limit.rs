@@ -1,9 +1,12 @@
 //! Paces requests under a limit that the server reports and that other clients may use as well.
 //!
-//! A client measures its share of the traffic: how much of what disappeared from the remaining quota it has used itself. A quota that
-//! refills all the time is used at the rate of its refill times the share, and each gap is corrected so that a reserve remains. A quota
-//! that resets at the end of a window is spread over what is left of the window, times the share. ADR 0104 says why. Must not know: header
-//! fields, waiters, other limits.
+//! A client measures its share of the traffic: its own use, as a part of what disappeared from the remaining quota.
+//!
+//! - A quota that refills all the time is a bucket. The client sends at its refill times the share. It corrects each gap so that
+//!   a reserve remains.
+//! - A quota that resets at the end of a window is spread over what is left of the window, times the share.
+//!
+//! ADR 0104 says why. Must not know: header fields, waiters, other limits.
 
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_http::{LimitInfo, LimitUnit};
@@ -18,7 +21,8 @@ const FRESH: Nanos = Nanos::from_secs(60);
 const MAX_RESET: Nanos = Nanos::from_secs(600);
 /// The longest window that is treated as a bucket, because its end is never far.
 const SHORT_WINDOW: Nanos = Nanos::from_secs(3);
-/// It is treated as a window if this part of the quota comes back at once, and by clients with at least this share: others see too little of it.
+/// A client treats it as a window if this part of the quota comes back at once. It needs at least this share of the traffic:
+/// clients with less see too little of the quota.
 const WINDOW_JUMP: f64 = 0.4;
 const WINDOW_SHARE: f64 = 0.1;
 /// The part of its rate that is used.
@@ -29,22 +33,24 @@ const ROUNDING_PART: f64 = 0.02;
 
 /// The share of a client that knows nothing yet about a window.
 const FIRST_SHARE: f64 = 0.25;
-/// After its first report a client waits until the bucket has gained so many times what was used before, at most so many seconds. Of many clients
-/// that begin at the same time, the last ones see the most use and wait the longest: they come back one after another.
+/// After its first report a client waits until the bucket has gained this multiple of what was used before, at most this many
+/// seconds. Of many clients that begin at the same time, the last ones see the most use and wait the longest. So they return one
+/// after another.
 const FIRST_GAP: f64 = 2.0;
 const MAX_FIRST_GAP_SECONDS: f64 = 2.0;
 /// The weight of that first guess beside a measurement.
 const FIRST_WEIGHT: f64 = 0.2;
 
-/// The reserve that remains in a bucket, so that requests which arrive together are not refused: so many times the root of the quota, because the number of
-/// requests that arrive together varies by its root, and at most this part of a small quota.
+/// The reserve that remains in a bucket, so that the server does not refuse requests that arrive together. It is this multiple of
+/// the root of the quota, because the number of requests that arrive together varies by its root. It is at most this part of a
+/// small quota.
 const RESERVE_ROOTS: f64 = 3.0;
 const MAX_RESERVE: f64 = 0.5;
-/// The part of what is missing in the reserve, or of what is above it, that the next gap makes up for. All clients do so once in a round of
-/// their requests; a part of one or more would make the level swing.
+/// The part of the difference from the reserve that the next gap makes up for. All clients do so once in a round of their
+/// requests. A part of one or more would make the level swing.
 const LEVEL_GAIN: f64 = 0.8;
-/// A client sends this much faster than its share, divided by the root of the share: small shares grow and large ones shrink until they
-/// are equal. At most so much faster, and less while the reserve is used.
+/// A client sends this much faster than its share, divided by the root of the share. So small shares grow and large ones shrink
+/// until they are equal. The second number is the most. A client is favoured less while the reserve is used.
 const FAVOR: f64 = 0.025;
 const MAX_FAVOR: f64 = 0.4;
 /// A gap is at least this part of the one at the pace of the refill: beyond that there is only a burst, which others want as well.
@@ -53,12 +59,12 @@ const MIN_GAP: f64 = 0.5;
 const LONE_MIN_GAP: f64 = 0.1;
 const LONE_SHARE: f64 = 0.9;
 
-/// The share is measured when all clients have used so many units, or after so many seconds.
+/// The share is measured when all clients have used this many units, or after this many seconds.
 const MIN_SPENT: f64 = 6.0;
 const MAX_MEASURED_SECONDS: f64 = 5.0;
 /// The weight of older measurements beside a new one.
 const MEMORY: f64 = 0.35;
-/// The same if the bucket is full after so many seconds: others have gone, so that their traffic is no longer of interest.
+/// The same if the bucket is full after this many seconds: the other clients have stopped, so their use counts less.
 const FULL_MEMORY: f64 = 0.2;
 const FULL_SECONDS: f64 = 0.2;
 /// Above this part of the quota a bucket may have been full meanwhile, and gained nothing.
@@ -344,7 +350,7 @@ impl ReportedLimit {
         self.used = 0.0;
     }
 
-    /// What a bucket has gained in so many seconds.
+    /// What a bucket has gained in this many seconds.
     fn gained(&self, elapsed: f64) -> f64 {
         let Some((refill, quota)) = self.bucket() else {
             return 0.0;

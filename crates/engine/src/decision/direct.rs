@@ -1,7 +1,7 @@
-//! A decision whose checks are known before the request: it goes from the keys to the verdict without planning.
+//! Decides by a direct plan: the checks are known before the request, so only their keys are made.
 //!
-//! It asks the same store for the same batch as the other decisions. It records the replies itself if all limits admit at
-//! once. For everything else it hands the batch over with its replies, so that denials, penalties and failures have one
+//! The store gets the same batch as from a planned decision. If all limits admit at once, this module records the replies.
+//! Otherwise it hands the batch over with its replies, so that denials, penalties and failures have one
 //! implementation. Must not know: how requests are planned.
 
 use arrayvec::ArrayVec;
@@ -20,8 +20,8 @@ use crate::steps::{StoreSteps as _, run_local};
 use crate::verdict::{EnforcementMode, LimitState};
 
 impl Decision<'_> {
-    /// Decides on a store that answers at once, if the policy has a direct plan and the request is charged by it. Otherwise it
-    /// returns false, and the decision has not begun.
+    /// Decides on a store that answers at once. Returns false if the policy has no direct plan, or if the request needs more than
+    /// it. Then the decision has not begun.
     #[inline(always)]
     pub(crate) fn decide_directly<S: Store>(&mut self, store: &S) -> bool {
         let options = &self.options;
@@ -40,7 +40,7 @@ impl Decision<'_> {
         }
     }
 
-    /// The same for at most `N` checks.
+    /// Decides by a direct plan of at most `N` checks. Returns false as [`decide_directly`](Self::decide_directly) does.
     fn decide_up_to<const N: usize, S: Store>(&mut self, store: &S) -> bool {
         let rules = self.generation.rules();
         let checks = self.generation.direct_plan();

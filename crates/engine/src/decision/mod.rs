@@ -2,8 +2,8 @@
 //!
 //! The steps in order: all enforced limits in one batch that charges all or none (`enforced.rs`); their penalties
 //! (`follow_ups.rs`); their candidates (`candidates.rs`); then each shadow limit by itself, if the request is admitted
-//! (`shadow.rs`). If the checks do not depend on the request, `direct.rs` skips the planning. Between the steps a driver asks the store: see [`StoreSteps`]. Must not know: which store answers,
-//! whether the driver waits.
+//! (`shadow.rs`). Between the steps a driver asks the store: see [`StoreSteps`]. If only the keys of the checks depend on the
+//! request, `direct.rs` skips the planning. Must not know: which store answers, whether the driver waits.
 
 mod candidates;
 mod direct;

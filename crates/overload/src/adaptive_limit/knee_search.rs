@@ -96,8 +96,10 @@ impl KneeSearch {
         self.turns >= SETTLED
     }
 
-    /// Observes traffic that stays far below the limit. It says what the latency is without a queue, most likely. Until the knee was found
-    /// it is also what the first phase that uses the limit is compared with, because then nothing better is known.
+    /// Observes traffic that stays far below the limit. Its latency is most likely the latency without a queue.
+    ///
+    /// Until the knee was found, the first phase that uses the limit is compared with this measurement, because nothing better
+    /// is known.
     pub(super) const fn observe_below_limit(&mut self, now: Measurement) {
         self.latency_below_knee = now.latency;
         if !self.is_knee_found() {
@@ -177,8 +179,8 @@ impl KneeSearch {
 
     /// A limit below `low`, while both measurements are above the knee.
     ///
-    /// The throughput does not grow there, so with the latency below the knee it says where the knee is. That latency may be out of date.
-    /// Therefore this only chooses what is measured next.
+    /// Throughput does not grow there. So throughput times the latency below the knee is the knee. That latency may be out of
+    /// date, so it only chooses which limit is measured next.
     fn below(&mut self, low: f64, high: &Measurement, amplitude: f64) -> f64 {
         let knee = high.in_flight / high.latency * self.latency_below_knee;
         if self.is_knee_found() || knee >= low / (1.0 + amplitude) {

@@ -6,8 +6,9 @@ use std::mem;
 
 use super::from_count;
 
-/// The share: the sum of the smaller of share and want is `pool`. Infinite if all wants fit. Reorders `wants`, and takes time linear in their
-/// number on average: half of them is decided at a time.
+/// The share with which the sum of the smaller of share and want is `pool`. Infinite if all wants fit.
+///
+/// Reorders `wants`. Takes linear time on average, because each round decides half of the wants that are left.
 pub(super) fn max_min_share(wants: &mut [f64], pool: f64) -> f64 {
     let (mut undecided, mut left) = (wants, pool);
     // Those that want at least the share.

@@ -31,8 +31,8 @@ fn credit_bound(ledger: &CreditLedger) -> f64 {
     ledger.pool * MAX_OVERCOMMIT + one_each.sum::<f64>() + 1e-6
 }
 
-/// Clients that want so many requests a second for so many seconds, and send as many as their credits allow. Nothing is refused, so up to twice the pool
-/// is issued. Returns what each sent in the last second.
+/// Each client wants a number of requests a second, and sends as many as its credits allow. Nothing is refused, so up to
+/// twice the pool is issued. Returns what each sent in the last second.
 fn run(
     ledger: &mut CreditLedger,
     wants: &[u32],

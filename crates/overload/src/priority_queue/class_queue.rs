@@ -29,7 +29,7 @@ pub(super) struct ClassQueue<T> {
     is_newest_first: bool,
 }
 
-/// How items left the class in the last standing time.
+/// How many items were taken from the class and expired in it since `since`, for about a standing time.
 #[derive(Debug)]
 struct RecentCounts {
     since: Timestamp,
@@ -174,8 +174,10 @@ impl<T> ClassQueue<T> {
 }
 
 impl RecentCounts {
-    /// Counts an item that was taken. Returns whether the class has more items than it can serve: a burst of places that empties it for a moment
-    /// does not end its overload. Otherwise it would collect items for a standing time, and shed them all at once.
+    /// Counts an item that was taken. Returns whether the class has more items than it can serve.
+    ///
+    /// Then the class stays overloaded, although a burst of places empties it for a moment. Otherwise it would collect items for
+    /// a standing time, and shed them all at once.
     fn record_taken(&mut self, now: Timestamp) -> bool {
         self.taken = self.taken.saturating_add(1);
         if now.since(self.since) >= super::STANDING {

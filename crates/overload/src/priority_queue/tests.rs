@@ -59,7 +59,8 @@ fn a_standing_queue_serves_the_newest_and_drops_what_waited_long() {
     assert_eq!(pop(&mut queue, 390), (Some(1), vec![]));
 }
 
-/// The limit grew, and the requests that waited all started. They would come back as one batch of refusals if the class collected items again.
+/// The limit grew, and all requests that waited started. If the class then collected items for 100 ms, it would refuse them in
+/// one batch.
 #[test]
 fn a_burst_of_places_does_not_end_the_overload_of_a_class() {
     let mut queue = PriorityQueue::new();

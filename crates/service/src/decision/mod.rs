@@ -166,7 +166,7 @@ impl<C: Clock> RateLimitService<C> {
         self.fields_with_credits(verdict, None, fields);
     }
 
-    /// The same, with the credits of the client.
+    /// Writes the header fields of a verdict as [`fields`](Self::fields) does, with the credits of the client.
     pub fn fields_with_credits(
         &self,
         verdict: &Verdict,
@@ -180,7 +180,8 @@ impl<C: Clock> RateLimitService<C> {
             .with_rate_limit_status(verdict, subject, credits, now, write);
     }
 
-    /// Replaces the contents of `fields` by those of a request that is shed. Returns whether the client has credits; without, there are none.
+    /// Replaces the contents of `fields` by those of a request that is shed. Returns false, and leaves `fields`, if the client has
+    /// no credits.
     pub fn shed_fields(&self, shed: &Shed, fields: &mut HeaderFields) -> bool {
         let (Some(credits), Some(retry_after)) = (&shed.credits, shed.refusal().retry_after) else {
             return false;

@@ -1,8 +1,8 @@
 //! The quota policies of all limits, rendered once for each generation of the policy.
 //!
-//! The renderer keeps the cache of the newest generation, and each thread the one that it used last: finding that one takes no
-//! locked instruction. A verdict of an older generation gets a cache of its own, so that
-//! a verdict is always rendered by the policy that decided it. An entry is rendered when its quota is first sent: a policy
+//! The renderer keeps the cache of the newest generation. Each thread keeps the cache that it used last, because finding it takes
+//! no locked instruction. A verdict of an older generation gets a cache of its own: the policy that decided a verdict renders
+//! it. An entry is rendered when its quota is first sent: a policy
 //! may have thousands of overrides, most of which are never used. Must not know: dialects, the status of limits.
 
 use std::cell::Cell;

@@ -1,9 +1,9 @@
-//! The fields of admissions that this thread sent lately, without their numbers: most traffic comes from few keys, and only the
-//! remaining quota and the reset differ between its responses.
+//! Templates of the header fields of admissions, without their numbers. Most traffic comes from few keys, and only the remaining
+//! quota and the reset differ between the responses for a key.
 //!
-//! The cache is small and has one place for each combination of keys. A template is used only for exactly its renderer,
-//! generation, limits, quotas and keys. It is made when the same keys are seen twice in a row at its place, so a flood of keys
-//! makes none. Must not know: what keys consist of.
+//! Each thread has a small cache, and a combination of keys has one place in it. A template is used only for exactly its
+//! renderer, generation, limits, quotas and keys. It is made when the same keys miss twice in a row at their place, so a flood
+//! of keys makes none. Must not know: what keys consist of.
 
 use std::cell::RefCell;
 
@@ -17,8 +17,8 @@ use super::shared_bytes::copy_to_shared;
 
 /// Places of a thread: a power of two.
 const PLACES: usize = 64;
-/// Templates are made for at most so many limits, and for keys of at most so many bytes each. A place takes
-/// less than 4 kB, because names have at most 160 bytes.
+/// The most limits of a template, and the most bytes of each key. A place takes less than 4 kB, because names have at most
+/// 160 bytes.
 pub(super) const MAX_LIMITS: usize = 4;
 const MAX_KEY_LEN: usize = 64;
 
@@ -52,7 +52,7 @@ struct TemplateLimit {
 /// A place of the cache.
 struct Place {
     template: Option<Box<FieldTemplate>>,
-    /// The digest of the keys that were looked for in vain last.
+    /// The digest of the keys that missed last.
     missed: u64,
 }
 

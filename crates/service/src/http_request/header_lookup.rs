@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 
-/// Requests with at most so many names are searched one by one: comparing lengths takes fewer instructions than hashing a name.
+/// The most names of a request that is searched name by name: comparing lengths takes fewer instructions than hashing a name.
 const MAX_SEARCHED: usize = 16;
 
 /// Names that a thread keeps. Policies choose them, not clients; further names are parsed each time.

@@ -87,7 +87,7 @@ impl TargetCredits {
 }
 
 impl OverloadControl {
-    /// Counts a request that its limits admitted. Returns what the response says that its client may send.
+    /// Counts a request that its limits admitted. Returns the credits that the response reports to its client.
     pub(super) fn offer_credits(
         &self,
         now: Timestamp,

@@ -169,8 +169,8 @@ impl<C: Clock> RateLimitService<C> {
         Ok(Some(ticket))
     }
 
-    /// What the response to a request that its limits admitted says that its client may send. `None` if credits are not sent, or nobody knows
-    /// the capacity.
+    /// The credits that the response to an admitted request reports to its client. `None` if the policy sends no credits, or if the
+    /// capacity was not found yet.
     pub fn offer_credits(&self, ticket: &OverloadTicket) -> Option<CreditOffer> {
         ticket.target.offer_credits(self.now(), ticket)
     }

@@ -6,7 +6,8 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 
-/// The first line of a message, and whether its sender closes the connection. The body is read and dropped. `None` at the end of the stream.
+/// Reads a message and drops its body. Returns its first line, and whether its sender closes the connection. `None` at the end of
+/// the stream.
 pub(super) async fn read_message(
     stream: &mut (impl AsyncBufRead + Unpin),
 ) -> io::Result<Option<(String, bool)>> {

@@ -1,7 +1,7 @@
 //! gcl and a step of demand in real time: our gateway beside Envoy, each before an upstream of its own with 12 workers.
 //!
-//! All contenders run at the same time and get the same arrivals, because the load is small. Clients do not wait for one another, and do not
-//! hang up at the deadline. Must not know: how a proxy is set up, HTTP.
+//! All contenders run at the same time and get the same arrivals, because the load is small. Clients do not wait for one another,
+//! and do not hang up at the deadline. Must not know: how a proxy is set up, HTTP.
 
 mod client;
 mod contenders;

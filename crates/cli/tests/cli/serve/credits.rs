@@ -23,7 +23,8 @@ const SERVICE: Duration = Duration::from_millis(20);
 const CLIENTS: u8 = 20;
 const CONNECTIONS: usize = 4;
 const GAP: Duration = Duration::from_millis(160);
-/// First all clients ignore the fields, until the gateway has found the capacity. After this long, clients that read the fields have found their pace.
+/// First all clients ignore the fields, until the gateway has found the capacity. After this long, clients that read the fields
+/// have found their pace.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Then requests are counted until then.
 const END: Duration = Duration::from_secs(6);

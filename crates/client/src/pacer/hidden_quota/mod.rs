@@ -25,8 +25,8 @@ const MARGIN: f64 = 0.02;
 /// Before the first refusal the rate doubles every second, but a slow client grows only by this part with each request: many clients may
 /// begin at the same time, and one that is not refused for a while must not outgrow the others.
 const START_GROWTH_PER_REQUEST: f64 = 0.035;
-/// A client that a refusal has slowed down doubles its rate in about so many requests, or within a few seconds. A slow client takes longer: the
-/// others, of which there are many, return as well.
+/// A client that a refusal has slowed down doubles its rate in about this many requests, or within a few seconds. A slow client
+/// takes longer, because it is one of many clients that return.
 const RETURN_REQUESTS: f64 = 20.0;
 const SLOW_RETURN_REQUESTS: f64 = 60.0;
 const RETURN_EXPONENT: f64 = 0.6;
@@ -44,8 +44,8 @@ const TEST_GROWTH_PER_SECOND: f64 = 0.005;
 const TEST_GROWTH_PER_REQUEST: f64 = 0.000_2;
 /// A test that added so many seconds of the rate without a refusal shows that the quota is larger.
 const TEST_SECONDS: f64 = 20.0;
-/// A client with fewer requests per second is probably one of many. Its gaps vary: regular gaps of many clients fall into step, and the server always
-/// refuses the same ones.
+/// A client with fewer requests per second is probably one of many. Its gaps vary. With regular gaps many clients would keep
+/// their order, and the server would always refuse the same ones.
 const SLOW_BELOW: f64 = 5.0;
 const MIN_RATE: f64 = 0.01;
 const MAX_RATE: f64 = 1_000_000.0;

@@ -12,8 +12,8 @@ use crate::random::Random;
 const SERIES_SECONDS: f64 = 0.7;
 /// A refusal this soon after a series succeeded shows that it spent what the server had saved.
 const DOUBT: Nanos = Nanos::from_secs(1);
-/// A client that finds the quota first uses what the others have not found yet, up to this multiple of its own former rate. A slow client uses more,
-/// because more others have not found it.
+/// A client that finds the quota first uses what the others have not found yet, up to this multiple of its own former rate. A
+/// slow client uses more, because more clients have not found it.
 const SUBSTITUTION: f64 = 1.4;
 const SLOW_SUBSTITUTION: f64 = 3.0;
 /// At most one request in so many begins a series.

@@ -7,8 +7,8 @@ use tollgate_core::{Nanos, Timestamp};
 use super::{HOLD, HiddenQuota, MARGIN, Phase, Purpose, START_GROWTH_PER_REQUEST, nanos, seconds};
 use crate::random::Random;
 
-/// After a refusal the server's bucket is empty. A pause of so many requests lets it gain a little. Slow clients pause less: what one of them leaves
-/// is taken by those that were not refused, which are the ones that should slow down.
+/// After a refusal the server's bucket is empty. A pause of this many requests lets it gain a little. Slow clients pause less:
+/// clients that were not refused take what a paused one leaves, and they are the ones that should slow down.
 const PAUSE_REQUESTS: f64 = 2.0;
 const SLOW_PAUSE_REQUESTS: f64 = 1.0;
 /// The first refusal of all cuts to this part, or deeper if the rate was doubling: a burst that the server admitted hides how far it is above the quota.
@@ -17,7 +17,8 @@ const FIRST_CUT: f64 = 0.55;
 const SEARCH_ROOM: f64 = 1.1;
 /// A refusal of a rate that was held cuts it to this part for a moment.
 const DIP: f64 = 0.5;
-/// For so many requests after a cut, further refusals change nothing; for more after a measurement. For slow clients that is long.
+/// For this many requests after a cut, further refusals change nothing; for more after a measurement. Slow clients wait for fewer,
+/// because each takes them longer.
 const SETTLE_REQUESTS: f64 = 8.0;
 const SLOW_SETTLE_REQUESTS: f64 = 6.0;
 const MEASURED_SETTLE_REQUESTS: f64 = 25.0;
