@@ -142,18 +142,35 @@ fn refused_clients_return_as_many_in_a_second_as_there_are_credits() {
     let now = Timestamp::from_secs(1);
     let mut returns = [0_u32; 12];
     for id in 0..10_000 {
-        let told = ledger.record_refusal(now, client(id), Some(POOL)).unwrap();
-        assert_eq!(told.remaining, 0);
+        let offer = ledger.record_refusal(now, client(id), Some(POOL)).unwrap();
+        assert_eq!(offer.remaining, 0);
         // As fields say it.
-        let seconds = told.valid_for.as_nanos().div_ceil(1_000_000_000);
+        let seconds = offer.valid_for.as_nanos().div_ceil(1_000_000_000);
         returns[usize::try_from(seconds).unwrap()] += 1;
         // Asking again changes nothing.
         assert_eq!(
             ledger.record_refusal(now, client(id), Some(POOL)),
-            Some(told)
+            Some(offer)
         );
     }
     assert!(returns.iter().all(|count| *count <= 1_001), "{returns:?}");
+}
+
+/// The clients that were still to return were counted without a bound. A flood from new addresses made everybody wait a minute for
+/// half an hour after it.
+#[test]
+fn a_flood_of_refused_clients_is_forgotten_after_the_longest_wait() {
+    let (now, rate) = (Timestamp::from_secs(100), Some(10.0));
+    let mut ledger = CreditLedger::new(now);
+    let mut longest = Nanos::ZERO;
+    for id in 0..MAX_CREDIT_CLIENTS {
+        let offer = ledger.record_refusal(now, client(id), rate).unwrap();
+        longest = longest.max(offer.valid_for);
+    }
+    assert_eq!(longest, Nanos::from_secs(60));
+    let later = now.after(Nanos::from_secs(63));
+    let offer = ledger.record_refusal(later, client(MAX_CREDIT_CLIENTS), rate);
+    assert_eq!(offer.unwrap().valid_for, Nanos::SECOND);
 }
 
 #[test]
@@ -170,8 +187,8 @@ fn strange_rates_and_times_are_harmless() {
             .record_request(now, client(round % 5), Some(rate))
             .unwrap();
         assert!(offer.quota >= 1 && offer.valid_for <= Nanos::from_secs(70));
-        let told = ledger.record_refusal(Timestamp::MAX, client(3), Some(rate));
-        assert!(told.unwrap().valid_for <= Nanos::from_secs(60));
+        let offer = ledger.record_refusal(Timestamp::MAX, client(3), Some(rate));
+        assert!(offer.unwrap().valid_for <= Nanos::from_secs(60));
     }
 }
 
