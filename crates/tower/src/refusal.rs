@@ -59,7 +59,7 @@ pub(crate) fn refuse_wait(refusal: Refusal, is_grpc: bool) -> Response<Bytes> {
     if let Some(seconds) = refusal.retry_after_seconds() {
         response
             .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from(seconds));
+            .insert(RETRY_AFTER, retry_after(seconds));
     }
     response
 }
@@ -75,9 +75,22 @@ pub(crate) fn refuse_shed(shed: Shed, is_grpc: bool) -> Response<Bytes> {
     if let Some(seconds) = refusal.retry_after_seconds() {
         response
             .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from(seconds));
+            .insert(RETRY_AFTER, retry_after(seconds));
     }
     response
+}
+
+/// The value of `Retry-After`.
+fn retry_after(seconds: u64) -> HeaderValue {
+    // Requests that are shed wait a few seconds, and a static value needs no allocation.
+    const FEW: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    let few = usize::try_from(seconds)
+        .ok()
+        .and_then(|index| FEW.get(index));
+    few.map_or_else(
+        || HeaderValue::from(seconds),
+        |text| HeaderValue::from_static(text),
+    )
 }
 
 fn problem(status: u16, body: impl Into<Bytes>) -> Response<Bytes> {
@@ -98,4 +111,16 @@ fn detail_of(problem: &[u8]) -> String {
         .as_ref()
         .and_then(|value| value.get("detail")?.as_str());
     detail.unwrap_or("the request is refused").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_waits_are_written_as_seconds() {
+        for seconds in [0, 1, 9, 10, 11, u64::MAX] {
+            assert_eq!(retry_after(seconds), seconds.to_string());
+        }
+    }
 }
