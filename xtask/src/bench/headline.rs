@@ -176,8 +176,8 @@ const HEADLINES: &[Headline] = &[
 /// Estimators do not tell keys apart, so their time is no peer's. They are named where we lose.
 const ESTIMATORS: [&str; 1] = ["pingora-limits"];
 
-/// Peers of which several nodes together may admit more than the limit, so their time is no peer's of an exact decision. They are
-/// named where we lose.
+/// Peers that count inexactly: several of their nodes together may admit more than the limit. So exact decisions are not compared
+/// with their time. The list of losses names them.
 const INEXACT: [&str; 1] = ["limitador-server, cached"];
 
 /// The opening table in markdown. Rows that were not measured are left out.

@@ -1,7 +1,7 @@
 //! `cargo xtask bench overload`: adaptive concurrency in simulated time, beside published limits and an oracle.
 //!
-//! Prints the tables. With `--write` it writes them and the plots into docs/overload.md. Nothing depends on the machine, but for
-//! `--real-time`: small traces through our gateway and beside Envoy. Must not know: how the simulation works.
+//! Prints the tables. With `--write` it writes them and the plots into docs/overload.md. Its numbers are the same on
+//! every machine. `--real-time` runs small traces through our gateway and beside Envoy instead. Must not know: how the simulation works.
 
 use std::process::Stdio;
 

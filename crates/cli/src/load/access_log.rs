@@ -16,7 +16,7 @@ const MAX_LINE_BYTES: u64 = 65_536;
 /// The most requests that are kept in memory.
 const MAX_LINES: usize = 5_000_000;
 
-/// Reads a log. Lines that are not requests are skipped, and their number is told; a log without any request is an error.
+/// Reads a log. Skips lines that are not requests, and prints how many there are. A log without any request is an error.
 pub(super) fn read(path: &Path, speed: f64) -> Result<Schedule, CommandError> {
     let failed = |error: String| CommandError::Other(format!("{}: {error}", path.display()).into());
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;

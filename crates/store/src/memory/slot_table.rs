@@ -368,8 +368,8 @@ impl<const W: usize> VacantSlot<'_, W> {
     }
 }
 
-/// Locks a free slot of the group. Slots that were never used come first, then those with an expired state, and of both the ones near the
-/// preferred slot: a key that comes back finds its slot as long as there is another one for newcomers.
+/// Locks a free slot of the group. Slots that were never used come first, then those with an expired state, and of both the ones
+/// near the preferred slot. So a key that comes back finds its slot, as long as new keys find another one.
 fn lock_free_slot<'a, const W: usize>(
     group: &'a SlotGroup,
     preferred: usize,
