@@ -84,6 +84,8 @@ pub struct CreditOffer {
 #[derive(Debug)]
 pub struct CreditLedger {
     accounts: HashMap<CreditClient, Account>,
+    /// The accounts that have credits. The others are of clients that were only refused.
+    credited: usize,
     /// What the upstream can do in a second.
     pool: f64,
     /// The credits that are issued for each of the pool, because not all are used.
@@ -119,7 +121,7 @@ impl Account {
     /// What the client wants for each second: more if it used everything.
     fn wanted(&self) -> f64 {
         let used = f64::from(self.used);
-        match self.used >= self.credits {
+        match self.used > 0 && self.used >= self.credits {
             true => (GROWTH * used + 1.0) / self.span,
             false => used / self.span,
         }
@@ -131,7 +133,7 @@ impl Account {
 
     fn offer(&self, now: Timestamp) -> CreditOffer {
         CreditOffer {
-            quota: self.credits,
+            quota: self.credits.max(1),
             window: from_seconds(self.span),
             remaining: self.credits.saturating_sub(self.used),
             valid_for: self.expires.since(now).min(from_seconds(self.span)),
@@ -145,6 +147,7 @@ impl CreditLedger {
     pub fn new(now: Timestamp) -> Self {
         Self {
             accounts: HashMap::new(),
+            credited: 0,
             pool: 0.0,
             overcommit: 1.0,
             requests: 0,
@@ -167,7 +170,7 @@ impl CreditLedger {
         rate: Option<f64>,
     ) -> Option<CreditOffer> {
         self.requests = self.requests.saturating_add(1);
-        let account = self.renew(now, client, rate)?;
+        let account = self.renew(now, client, rate, true)?;
         account.used = account.used.saturating_add(1);
         Some(account.offer(now))
     }
@@ -183,7 +186,7 @@ impl CreditLedger {
     ) -> Option<CreditOffer> {
         self.refusals = self.refusals.saturating_add(1);
         let (pool, returning, returning_at) = (rate?, self.returning, self.returning_at);
-        let account = self.renew(now, client, rate)?;
+        let account = self.renew(now, client, rate, false)?;
         let is_told = account.returns > now;
         let drained = pool * seconds(now.since(returning_at));
         // No client waits longer than `LONGEST`, so no more clients are still to return.
@@ -191,6 +194,9 @@ impl CreditLedger {
         let waiting = ((returning - drained).max(0.0) + 1.0).min(most);
         if !is_told {
             account.returns = now.after(from_seconds((waiting / pool).clamp(1.0, LONGEST)));
+            if account.credits == 0 {
+                account.expires = account.returns;
+            }
         }
         let offer = CreditOffer {
             remaining: 0,
@@ -206,7 +212,7 @@ impl CreditLedger {
     /// The clients that have credits.
     #[must_use]
     pub fn clients(&self) -> usize {
-        self.accounts.len()
+        self.credited
     }
 
     /// The credits of all clients for each second, and what the upstream can do in a second.
@@ -215,12 +221,14 @@ impl CreditLedger {
         (self.issued.iter().sum(), self.pool)
     }
 
-    /// The account of a client, with new credits if the old ones expired.
+    /// The account of a client, with new credits if the old ones expired. A client that was never admitted gets none while it is
+    /// refused: otherwise many addresses could take the credits of others with requests that cost the upstream nothing.
     fn renew(
         &mut self,
         now: Timestamp,
         client: CreditClient,
         rate: Option<f64>,
+        is_admitted: bool,
     ) -> Option<&mut Account> {
         self.pool = rate.filter(|rate| rate.is_finite() && *rate > 0.0)?;
         if now.since(self.computed) >= PERIOD || self.accounts.is_empty() {
@@ -231,33 +239,30 @@ impl CreditLedger {
         let issued: f64 = self.issued.iter().take(client.class.index() + 1).sum();
         let budget = self.pool * self.overcommit;
         let available = budget - issued;
+        // Refused clients will want credits too, so they make each credit last longer, which takes none from others.
         let clients = from_count(self.accounts.len());
         let span = ((clients + 1.0) / budget).clamp(1.0, LONGEST);
         let is_full = self.accounts.len() >= MAX_CREDIT_CLIENTS;
-        let (account, is_new) = match self.accounts.entry(client) {
-            Entry::Occupied(entry) => (entry.into_mut(), false),
+        let account = match self.accounts.entry(client) {
+            Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(_) if is_full => return None,
-            Entry::Vacant(entry) => (
-                entry.insert(Account {
-                    expires: now,
-                    returns: Timestamp::EPOCH,
-                    span,
-                    credits: 0,
-                    used: 0,
-                    demand: 0.0,
-                }),
-                true,
-            ),
+            Entry::Vacant(entry) => entry.insert(Account {
+                expires: now,
+                returns: Timestamp::EPOCH,
+                span,
+                credits: 0,
+                used: 0,
+                demand: 0.0,
+            }),
         };
-        if now >= account.expires {
-            let (before, demand) = match is_new {
-                true => (0.0, 0.0),
-                false => (account.rate(), account.wanted()),
-            };
+        let is_new = account.credits == 0;
+        if (is_new && is_admitted) || (!is_new && now >= account.expires) {
+            let (before, demand) = (account.rate(), account.wanted());
             let wanted = match is_new {
                 true => (available / FIRST_PART).min(share + spare),
                 false => demand.min(*share) + spare,
             };
+            self.credited = self.credited.saturating_add(usize::from(is_new));
             account.demand = demand;
             account.span = span;
             account.credits = whole(wanted.min(available + before) * span).max(1);
@@ -294,7 +299,12 @@ impl CreditLedger {
             .retain(|_, account| now.since(account.expires) < IDLE);
         let mut wants: [Vec<f64>; MAX_CLASSES] = Default::default();
         self.issued = [0.0; MAX_CLASSES];
+        self.credited = 0;
         for (client, account) in &self.accounts {
+            if account.credits == 0 {
+                continue;
+            }
+            self.credited = self.credited.saturating_add(1);
             let class = client.class.index();
             if let (Some(wants), Some(issued)) = (wants.get_mut(class), self.issued.get_mut(class))
             {
@@ -309,7 +319,7 @@ impl CreditLedger {
             *share = max_min_share(wants, left);
             left = (left - demand).max(0.0);
         }
-        self.spare = left / from_count(self.accounts.len()).max(1.0);
+        self.spare = left / from_count(self.credited).max(1.0);
     }
 }
 

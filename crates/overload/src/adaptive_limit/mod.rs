@@ -103,12 +103,13 @@ impl AdaptiveLimit {
             Some(PhaseOutcome::InUse(measured)) => measured,
         };
         self.latency = Some(measured.latency);
-        let throughput = measured.in_flight / measured.latency;
-        self.throughput = Some(f64::midpoint(
-            self.throughput.unwrap_or(throughput),
-            throughput,
-        ));
+        // Requests that hang make the rest look fast, so a measurement that the search rejects says nothing about throughput.
         if let Some(wanted) = self.search.next_limit(measured) {
+            let throughput = measured.in_flight / measured.latency;
+            self.throughput = Some(f64::midpoint(
+                self.throughput.unwrap_or(throughput),
+                throughput,
+            ));
             self.limit = to_limit(wanted, self.limit);
         }
         self.phase = Phase::new(now, self.limit);

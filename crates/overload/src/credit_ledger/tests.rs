@@ -248,6 +248,27 @@ fn refused_requests_take_no_credits_from_others() {
     assert!(last.unwrap().quota >= 600, "{last:?}");
 }
 
+/// An account that a refusal made had at least one credit. So refused requests from many addresses left a client that was there before one
+/// credit in several seconds.
+#[test]
+fn refused_requests_from_many_addresses_take_no_credits_from_others() {
+    let mut ledger = CreditLedger::new(Timestamp::EPOCH);
+    let mut last = None;
+    for tick in 0..200_usize {
+        let now = Timestamp::from_secs(100).after(Nanos::from_millis(100 * tick as u64));
+        for id in 0..100 {
+            ledger.record_refusal(now, client(10 + 100 * tick + id), Some(POOL));
+        }
+        for _ in 0..20 {
+            last = ledger.record_request(now, client(1), Some(POOL));
+        }
+    }
+    let last = last.unwrap();
+    let rate = f64::from(last.quota) / seconds(last.window);
+    assert!(rate >= 200.0, "{last:?}");
+    assert_eq!(ledger.clients(), 1);
+}
+
 /// The share by bisection, which has nothing in common with the code that is tested.
 fn bisected_share(wants: &[f64], pool: f64) -> f64 {
     let given = |share: f64| wants.iter().map(|want| want.min(share)).sum::<f64>();
