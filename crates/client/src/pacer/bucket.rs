@@ -32,6 +32,8 @@ pub(super) struct Bucket {
     pub(super) in_flight: u32,
     /// Failures and refusals since the last success.
     pub(super) failures: u32,
+    /// The first refusal since the last success whose response reported no limit that explains it.
+    unexplained_at: Option<Timestamp>,
     /// Whether the server was unavailable, so that one request has to succeed before others follow.
     is_half_open: bool,
     pub(super) last_used: Timestamp,
@@ -48,6 +50,7 @@ impl Bucket {
             blocked_until: Timestamp::EPOCH,
             in_flight: 0,
             failures: 0,
+            unexplained_at: None,
             is_half_open: false,
             last_used: now,
         }
@@ -177,6 +180,8 @@ impl Bucket {
                 }
             }
         }
+        // The server no longer reports these. Requests alone must not keep them.
+        self.limits.retain(|limit| !limit.is_outdated(now));
     }
 
     /// The limits that processes can share.
@@ -190,6 +195,7 @@ impl Bucket {
 
     pub(super) fn on_success(&mut self, grant: &Grant, now: Timestamp) {
         self.failures = 0;
+        self.unexplained_at = None;
         self.is_half_open = false;
         self.hidden.on_success(grant.purpose, grant.sent_at, now);
     }
@@ -209,10 +215,11 @@ impl Bucket {
             let spread = nanos(random.fraction() / self.hidden.rate());
             return backoff(self.failures, random).max(demanded.saturating_add(spread));
         }
+        let may_explain = self.may_be_explained(grant, now);
         let mut reports = self
             .limits
             .iter_mut()
-            .filter(|limit| limit.may_refuse(grant.cost.of(limit.unit), now))
+            .filter(|limit| may_explain && limit.may_refuse(grant.cost.of(limit.unit), now))
             .peekable();
         let is_reported = reports.peek().is_some();
         // Clients that are refused together come back one after another.
@@ -244,6 +251,16 @@ impl Bucket {
                 Nanos::ZERO
             }
         })
+    }
+
+    /// Whether a refusal may be by a reported limit: the response says so, or others may have used it up since the last report. The second
+    /// explains one moment only. If a request that was sent afterwards is refused too, something else refuses.
+    fn may_be_explained(&mut self, grant: &Grant, now: Timestamp) -> bool {
+        let mut limits = self.limits.iter();
+        if limits.any(|limit| limit.is_used_up(grant.cost.of(limit.unit), now)) {
+            return true;
+        }
+        grant.sent_at <= *self.unexplained_at.get_or_insert(now)
     }
 
     /// Records a refusal by a limit that is not this bucket's: all routes of the host share it, or other users do. It says nothing about the pace here.

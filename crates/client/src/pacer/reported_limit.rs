@@ -139,11 +139,15 @@ impl ReportedLimit {
         self.name == info.name && self.unit == info.unit
     }
 
-    /// Whether the last report still says something.
+    /// Whether the last report still says something. A long gap is not cut short because the report that made it is old.
     pub(crate) fn is_fresh(&self, now: Timestamp) -> bool {
+        now < self.next_at || !self.is_outdated(now)
+    }
+
+    /// Whether the last report is too old.
+    pub(crate) fn is_outdated(&self, now: Timestamp) -> bool {
         let lifetime = self.window.unwrap_or(FRESH).max(FRESH).min(MAX_RESET);
-        // A long gap is not cut short because the report that made it is old.
-        now < self.reported_at.after(lifetime).max(self.next_at)
+        now >= self.reported_at.after(lifetime)
     }
 
     /// The limit, to be shared with other processes.
@@ -184,6 +188,11 @@ impl ReportedLimit {
     /// Whether a request of this cost may have been refused by this limit: the response says so, or says nothing about it.
     pub(crate) fn may_refuse(&self, cost: f64, now: Timestamp) -> bool {
         self.is_fresh(now) && (self.reported_at < now || self.reported < cost.max(1.0))
+    }
+
+    /// Whether a report of this moment leaves too little for a request of this cost.
+    pub(crate) fn is_used_up(&self, cost: f64, now: Timestamp) -> bool {
+        self.reported_at == now && self.reported < cost.max(1.0)
     }
 
     /// Records that a request of this cost is sent.

@@ -189,6 +189,47 @@ fn a_refusal_that_no_report_explains_shows_a_hidden_quota() {
     assert!(rate_after(&[]) >= 1.0);
 }
 
+/// A proxy before the server may refuse without fields. Each such refusal passed for one by the reported limit, of which others might
+/// have used the rest, so the client went on at the reported pace.
+#[test]
+fn refusals_without_fields_are_explained_by_a_report_only_once() {
+    let mut pacer = Pacer::new(PacerSettings::default(), 7);
+    let grant = granted(&mut pacer, &request(), NOW);
+    let report = [
+        ("ratelimit-policy", r#""a";q=1000000;w=60"#),
+        ("ratelimit", r#""a";r=999990;t=1"#),
+    ];
+    pacer.on_response(grant, 200, &info(&report), NOW);
+    // Two are refused at once: others may have used up the quota.
+    let before = pacer.status(NOW).next().unwrap().rate;
+    let [first, second] = [1, 2].map(|at| granted(&mut pacer, &request(), seconds(at)));
+    pacer.on_response(first, 429, &info(&[]), seconds(3));
+    pacer.on_response(second, 429, &info(&[]), seconds(3));
+    assert!(pacer.status(NOW).next().unwrap().rate >= before);
+    // This one was sent later, and the report still leaves room.
+    let third = granted(&mut pacer, &request(), seconds(30));
+    pacer.on_response(third, 429, &info(&[]), seconds(31));
+    assert!(pacer.status(NOW).next().unwrap().rate < before);
+}
+
+/// Requests kept a limit fresh that the server had stopped to report, so that an old report paced a client for ever.
+#[test]
+fn a_limit_that_the_server_no_longer_reports_stops_pacing() {
+    let mut pacer = Pacer::new(PacerSettings::default(), 7);
+    let grant = granted(&mut pacer, &request(), NOW);
+    let report = [
+        ("ratelimit-policy", r#""overload:credits";q=1;w=60"#),
+        ("ratelimit", r#""overload:credits";r=0;t=60"#),
+    ];
+    pacer.on_response(grant, 200, &info(&report), NOW);
+    // The gap that the report made is longer than the report is used.
+    let error = pacer.acquire(&request(), seconds(61)).unwrap_err();
+    assert!(matches!(error, PaceError::WaitTooLong { .. }), "{error}");
+    let grant = granted(&mut pacer, &request(), seconds(700));
+    pacer.on_response(grant, 200, &info(&[]), seconds(700));
+    let _next = granted(&mut pacer, &request(), seconds(702));
+}
+
 /// Reports of tokens say nothing about requests that use none, and requests that use none do not move the next one that does.
 #[test]
 fn a_report_of_tokens_does_not_pace_requests_without_tokens() {
