@@ -27,6 +27,8 @@ pub(crate) struct Options {
     pub(crate) limitador: Option<PathBuf>,
     /// envoyproxy/ratelimit.
     pub(crate) ratelimit: Option<PathBuf>,
+    /// The module redis-cell.
+    pub(crate) redis_cell: Option<PathBuf>,
     /// A file that is to have every measurement.
     pub(crate) measurements: Option<PathBuf>,
     pub(crate) parts: Vec<Part>,
@@ -47,7 +49,7 @@ pub(crate) enum Part {
 }
 
 const USAGE: &str = "usage: bench servers [--quick] [--markdown] [--rounds N] [--requests N] [--keys N] [--measurements FILE] [--limitador PROGRAM] \
-                     [--ratelimit PROGRAM] [resp] [pipelined] [http] [grpc] [workers] [memory] [fleet] [connections] [gateway]";
+                     [--ratelimit PROGRAM] [--redis-cell MODULE] [resp] [pipelined] [http] [grpc] [workers] [memory] [fleet] [connections] [gateway]";
 
 const ALL: [(&str, Part); 9] = [
     ("resp", Part::Resp),
@@ -77,6 +79,7 @@ impl Options {
             pingora: None,
             limitador: None,
             ratelimit: None,
+            redis_cell: None,
             measurements: None,
             parts: Vec::new(),
         };
@@ -99,6 +102,7 @@ impl Options {
                 "--pingora" => options.pingora = Some(value()?.into()),
                 "--limitador" => options.limitador = Some(value()?.into()),
                 "--ratelimit" => options.ratelimit = Some(value()?.into()),
+                "--redis-cell" => options.redis_cell = Some(value()?.into()),
                 "--throttlecrab" => options.throttlecrab = Some(value()?.into()),
                 word => match ALL.iter().find(|(name, _)| *name == word) {
                     Some((_, part)) => options.parts.push(*part),
@@ -156,9 +160,12 @@ mod tests {
 
     #[test]
     fn programs_of_peers_are_named_and_one_without_a_name_is_left_out() {
-        let options = parse("--limitador a/limitador --ratelimit b/ratelimit fleet").unwrap();
+        let options =
+            parse("--limitador a/limitador --ratelimit b/ratelimit --redis-cell c/cell.so fleet")
+                .unwrap();
         assert_eq!(options.limitador, Some(PathBuf::from("a/limitador")));
         assert_eq!(options.ratelimit, Some(PathBuf::from("b/ratelimit")));
+        assert_eq!(options.redis_cell, Some(PathBuf::from("c/cell.so")));
         assert_eq!(options.parts, [Part::Fleet]);
         let without = parse("fleet").unwrap();
         assert_eq!((without.limitador, without.ratelimit), (None, None));

@@ -17,8 +17,9 @@ pub(super) const PEER_VERSION: &str = "0.4.40";
 /// Leaves out what has to be installed.
 pub(super) const WITHOUT_PEERS: &str = "--without-peers";
 
-/// Name the programs of peers that no package registry has: people build limitador-server and envoyproxy/ratelimit themselves.
-pub(super) const PROGRAMS_OF_PEERS: [&str; 2] = ["--limitador", "--ratelimit"];
+/// Name the programs of peers that no package registry has: people build limitador-server, envoyproxy/ratelimit and redis-cell
+/// themselves.
+pub(super) const PROGRAMS_OF_PEERS: [&str; 3] = ["--limitador", "--ratelimit", "--redis-cell"];
 
 /// Envoy, among the programs that tests start too.
 const ENVOY: &str = "envoy-1.40/envoy/_bin/envoy";

@@ -150,7 +150,7 @@ impl StudyOptions {
                 word => {
                     let names: Vec<&str> = known.iter().map(|study| study.name).collect();
                     return Err(format!(
-                        "`bench {command}` knows --limitador PROGRAM, --ratelimit PROGRAM, --quick, --resume, --without-peers, --write and {}, not `{word}`",
+                        "`bench {command}` knows --limitador PROGRAM, --ratelimit PROGRAM, --redis-cell MODULE, --quick, --resume, --without-peers, --write and {}, not `{word}`",
                         names.join(", ")
                     ));
                 }
@@ -355,14 +355,15 @@ mod tests {
 
     #[test]
     fn programs_of_peers_are_given_to_the_studies_of_servers_only() {
-        let options = parse("--limitador a --ratelimit b --quick --without-peers").unwrap();
+        let options =
+            parse("--limitador a --ratelimit b --redis-cell c --quick --without-peers").unwrap();
         let args = |program| {
             let study = study("one", "One", program, &["part"]);
             study.args(&options, Path::new("file.tsv")).join(" ")
         };
         assert_eq!(
             args(Program::Servers),
-            "part --markdown --quick --measurements file.tsv --without-peers --limitador a --ratelimit b"
+            "part --markdown --quick --measurements file.tsv --without-peers --limitador a --ratelimit b --redis-cell c"
         );
         assert_eq!(args(Program::Redis), "part --markdown --quick");
         assert_eq!(args(Program::Tower), "part --quick");

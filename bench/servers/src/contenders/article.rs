@@ -4,6 +4,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
@@ -25,7 +26,7 @@ pub(crate) struct Article {
 
 impl Article {
     pub(crate) fn start() -> Result<Self, String> {
-        let (server, address) = redis_server(Placement::ServerCore)?;
+        let (server, address) = redis_server(Placement::ServerCore, None)?;
         Ok(Self {
             server: Rc::new(server),
             address,
@@ -50,8 +51,11 @@ impl Article {
     }
 }
 
-/// A redis-server of our own, which keeps nothing on disk.
-pub(super) fn redis_server(placement: Placement) -> Result<(Server, SocketAddr), String> {
+/// A redis-server of our own, which keeps nothing on disk, with or without a module.
+pub(super) fn redis_server(
+    placement: Placement,
+    module: Option<&Path>,
+) -> Result<(Server, SocketAddr), String> {
     let [address] = free_addresses()?;
     let mut command = Command::new("redis-server");
     command.args(["--port", &address.port().to_string()]).args([
@@ -62,6 +66,9 @@ pub(super) fn redis_server(placement: Placement) -> Result<(Server, SocketAddr),
         "--appendonly",
         "no",
     ]);
+    if let Some(module) = module {
+        command.arg("--loadmodule").arg(module);
+    }
     let server = Server::start_at(placement, &mut command, &[address])?;
     Ok((server, address))
 }

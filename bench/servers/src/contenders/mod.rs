@@ -11,6 +11,7 @@ pub(crate) mod gateway;
 mod limitador;
 mod nginx;
 mod ours;
+mod redis_cell;
 mod store;
 mod throttlecrab;
 
@@ -29,6 +30,7 @@ pub(crate) use floor::{grpc as bare_tonic, http as bare_hyper, resp as bare_echo
 pub(crate) use limitador::{Counters, Limitador};
 pub(crate) use nginx::Nginx;
 pub(crate) use ours::{Consistency, Ours, Setup};
+pub(crate) use redis_cell::RedisCell;
 pub(crate) use store::Store;
 pub(crate) use throttlecrab::Throttlecrab;
 

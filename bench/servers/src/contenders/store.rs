@@ -29,7 +29,7 @@ pub(crate) struct Call(pub(crate) Vec<Vec<u8>>);
 impl Store {
     pub(crate) fn start() -> Result<Self, String> {
         // Beside the load, so that the measured server has its core to itself.
-        let (server, address) = redis_server(Placement::LoadCore)?;
+        let (server, address) = redis_server(Placement::LoadCore, None)?;
         Ok(Self {
             server: Rc::new(server),
             address,

@@ -3,7 +3,7 @@
 //! Must not know: how anything is measured.
 
 use super::{Keys, ONE_BY_ONE, PIPELINED, Report, Workload, fill_all};
-use crate::contenders::{Article, Ours, Throttlecrab, bare_echo};
+use crate::contenders::{Article, Ours, RedisCell, Throttlecrab, bare_echo};
 use crate::options::{Options, Part};
 
 pub(super) fn run(
@@ -17,6 +17,9 @@ pub(super) fn run(
     let mut contenders = vec![throttle, check, floor, article.resp()];
     let [echo, lua] = [2, 3].map(|index| contenders[index].name);
     contenders.extend(throttlecrab.map(Throttlecrab::resp));
+    let redis_cell = options.redis_cell.as_deref();
+    let redis_cell = redis_cell.map(RedisCell::start).transpose()?;
+    contenders.extend(redis_cell.as_ref().map(RedisCell::resp));
     fill_all(&contenders, options.keys)?;
     let patterns = [
         (" hot", Keys::Hot),
