@@ -55,6 +55,8 @@ struct Series {
     p50: Vec<f64>,
     p99: Vec<f64>,
     p999: Vec<f64>,
+    /// Why a peer was left out: it did not answer, for example.
+    failure: Option<String>,
 }
 
 /// What all laps of a study have shown. The first contender is the one that others are compared with.
@@ -89,11 +91,14 @@ impl Study {
             series: contenders.iter().map(|_| Series::default()).collect(),
         };
         eprintln!("{}", study.title);
-        let failed = |name: &str, error| format!("{}, {name}: {error}", workload.title);
         for round in 0..=options.rounds {
             for (contender, series) in contenders.iter().zip(&mut study.series) {
-                let lap = at_saturation(contender, workload.shape, &numbers);
-                let lap = lap.map_err(|error| failed(contender.name, error))?;
+                let Some(lap) = series.record((contender.name, contender.role), || {
+                    at_saturation(contender, workload.shape, &numbers)
+                })?
+                else {
+                    continue;
+                };
                 // The first round warms up.
                 if round > 0 {
                     series.processor.push(lap[0]);
@@ -104,9 +109,15 @@ impl Study {
         }
         for _ in 0..options.latency_rounds {
             for (contender, series) in contenders.iter().zip(&mut study.series) {
-                let per_second = 1e6 / Spread::of(series.wall.iter().copied()).median / 2.0;
-                let lap = at_half(contender, workload.shape, &numbers, per_second);
-                let [p50, p99, p999] = lap.map_err(|error| failed(contender.name, error))?;
+                let wall = series.wall.clone();
+                let Some([p50, p99, p999]) =
+                    series.record((contender.name, contender.role), || {
+                        let per_second = 1e6 / spread(&wall).median / 2.0;
+                        at_half(contender, workload.shape, &numbers, per_second)
+                    })?
+                else {
+                    continue;
+                };
                 series.p50.push(p50);
                 series.p99.push(p99);
                 series.p999.push(p999);
@@ -128,10 +139,19 @@ impl Study {
     fn ratios(&self, other: &str, ratio: fn(f64, f64) -> f64) -> Option<Spread> {
         let index = self.names.iter().position(|(name, _)| *name == other)?;
         let (ours, theirs) = (self.series.first()?, self.series.get(index)?);
+        if theirs.failure.is_some() {
+            return None;
+        }
         let pairs = ours.processor.iter().zip(&theirs.processor);
         Some(Spread::of(
             pairs.map(|(ours, theirs)| ratio(*ours, *theirs)),
         ))
+    }
+
+    /// Whether this peer was left out.
+    pub(crate) fn has_failed(&self, name: &str) -> bool {
+        let mut all = self.names.iter().zip(&self.series);
+        all.any(|((one, _), series)| *one == name && series.failure.is_some())
     }
 
     pub(crate) fn table(&self) -> Table {
@@ -143,7 +163,14 @@ impl Study {
         head.extend(["times tollgate's", "decisions/s at saturation"]);
         head.extend(["p50 µs at half", "p99 µs", "p99.9 µs"]);
         let mut table = Table::new(self.title.clone(), &head);
+        let columns = head.len();
         for ((name, _), series) in self.names.iter().zip(&self.series) {
+            if let Some(failure) = &series.failure {
+                let mut row = vec![(*name).to_owned(), failure.clone()];
+                row.resize(columns, "–".to_owned());
+                table.row(row);
+                continue;
+            }
             let mut row = vec![(*name).to_owned(), spread(&series.processor).show(2)];
             if has_store {
                 let store = spread(&series.store).show(2);
@@ -165,7 +192,8 @@ impl Study {
     }
 
     pub(crate) fn measurements(&self, all: &mut Measurements) {
-        for (who, series) in self.names.iter().zip(&self.series) {
+        let complete = self.names.iter().zip(&self.series);
+        for (who, series) in complete.filter(|(_, series)| series.failure.is_none()) {
             let rates: Vec<f64> = series.wall.iter().map(|wall| 1e6 / wall).collect();
             for (metric, unit, numbers) in [
                 ("cpu", "s per million", &series.processor),
@@ -184,6 +212,26 @@ impl Study {
 }
 
 impl Series {
+    /// The result of a lap. A peer that fails is left out from then on, and the table says why; any other failure ends the study.
+    fn record<T>(
+        &mut self,
+        (name, role): (&str, Role),
+        lap: impl FnOnce() -> Result<T, String>,
+    ) -> Result<Option<T>, String> {
+        if self.failure.is_some() {
+            return Ok(None);
+        }
+        match lap() {
+            Ok(result) => Ok(Some(result)),
+            Err(error) if role == Role::Peer => {
+                eprintln!("{name} is left out: {error}");
+                self.failure = Some(error);
+                Ok(None)
+            }
+            Err(error) => Err(format!("{name}: {error}")),
+        }
+    }
+
     fn has_store(&self) -> bool {
         self.store.iter().any(|time| *time > 0.0)
     }
@@ -281,6 +329,58 @@ fn scattered(requests: usize, count: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn study(names: Vec<(&'static str, Role)>) -> Study {
+        let of = |time: f64| Series {
+            processor: vec![time],
+            wall: vec![time],
+            ..Series::default()
+        };
+        Study {
+            id: "grpc".to_owned(),
+            title: "gRPC".to_owned(),
+            store_kind: StoreKind::Redis,
+            series: (1..=names.len()).map(|time| of(time as f64)).collect(),
+            names,
+        }
+    }
+
+    /// limitador-server with cached counters stopped answering, and the run of all other servers ended with it.
+    #[test]
+    fn a_peer_that_fails_is_left_out_and_named() {
+        let mut study = study(vec![("tollgate", Role::Ours), ("slow", Role::Peer)]);
+        assert_eq!(
+            study.times_ours("slow").map(|times| times.median),
+            Some(2.0)
+        );
+        let failed = || -> Result<(), String> { Err("no answer after 120s".to_owned()) };
+        let slow = study.series.last_mut().unwrap();
+        assert_eq!(slow.record(("slow", Role::Peer), failed), Ok(None));
+        assert_eq!(slow.record(("slow", Role::Peer), || Ok(())), Ok(None));
+        assert!(study.has_failed("slow") && !study.has_failed("tollgate"));
+        assert!(study.times_ours("slow").is_none());
+        let table = study.table().render(true);
+        assert!(
+            table.contains("| slow | no answer after 120s | – |"),
+            "{table}"
+        );
+        let mut all = Measurements::default();
+        study.measurements(&mut all);
+        let file = std::env::temp_dir().join(format!("bench-study-{}.tsv", std::process::id()));
+        all.save(&file).unwrap();
+        let saved = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert!(saved.contains("tollgate") && !saved.contains("slow"), "{saved}");
+    }
+
+    #[test]
+    fn our_own_failure_ends_the_study() {
+        let failed = || -> Result<(), String> { Err("refused".to_owned()) };
+        for role in [Role::Ours, Role::Floor] {
+            let ended = Series::default().record(("tollgate", role), failed);
+            assert_eq!(ended, Err("tollgate: refused".to_owned()));
+        }
+    }
 
     #[test]
     fn scattered_keys_are_within_bounds_and_spread_out() {

@@ -34,7 +34,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
         composed,
     ];
     let parts = contenders[3].name;
-    let limitador = limitador(options)?;
+    let mut limitador = limitador(options)?;
     for (limitador, _store, name) in &limitador {
         contenders.push(limitador.grpc().called(name));
     }
@@ -53,6 +53,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
             keys.name()
         );
         report.goals.at_most(&what, 1.3, study.ours_to(parts));
+        limitador.retain(|(_, _, name)| !study.has_failed(name));
     }
 
     let mut contenders = vec![exact.http().called(EXACT), leased.http().called(LEASED)];
