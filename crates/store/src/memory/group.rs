@@ -7,6 +7,8 @@
 //!
 //! Must not know: which group a key belongs to, what states mean beyond their expiry.
 
+use std::ops::Range;
+
 use super::lock_bit::{BitGuard, load_if_unlocked, load_with_bit};
 use super::sync::{AtomicU64, Ordering};
 
@@ -24,6 +26,17 @@ pub(super) struct SlotGroup([AtomicU64; WORDS]);
 /// The number of slots with W-word states in a group: seven of one word, five of two.
 pub(super) const fn slots_per_group(words: usize) -> usize {
     (WORDS - 1) / (words + 1)
+}
+
+/// The slots in the cache line of the preferred one, and those in the other line.
+const fn lines_near<const W: usize>(preferred: usize) -> (Range<usize>, Range<usize>) {
+    let slots = slots_per_group(W);
+    // Slots from here on are in the second line.
+    let half = slots / 2;
+    match preferred < half {
+        true => (0..half, half..slots),
+        false => (half..slots, 0..half),
+    }
 }
 
 /// One slot of a group.
@@ -98,8 +111,20 @@ impl SlotGroup {
         tag: u64,
         preferred: usize,
     ) -> Option<Slot<'_, W>> {
-        let mut slots = self.slots_near(preferred);
-        slots.find(|slot| slot.tag() == tag)
+        let (near, far) = lines_near::<W>(preferred);
+        self.find_in(tag, near).or_else(|| self.find_in(tag, far))
+    }
+
+    /// The slot with this tag among those of one cache line. It compares all of them and does not stop at the first: the processor
+    /// cannot guess where a search would stop.
+    #[inline]
+    fn find_in<const W: usize>(&self, tag: u64, line: Range<usize>) -> Option<Slot<'_, W>> {
+        let mut found = None;
+        for index in line {
+            let is_found = self.slot::<W>(index)?.tag() == tag;
+            found = if is_found { Some(index) } else { found };
+        }
+        self.slot(found?)
     }
 
     /// All slots, those in the cache line of the preferred one first. Keys are inserted and searched in this order, so that nearly all
@@ -108,11 +133,8 @@ impl SlotGroup {
         &self,
         preferred: usize,
     ) -> impl Iterator<Item = Slot<'_, W>> {
-        let slots = slots_per_group(W);
-        // Slots from here on are in the second line.
-        let half = slots / 2;
-        let first = if preferred < half { 0 } else { half };
-        let indexes = (first..slots).chain(0..first);
+        let (near, far) = lines_near::<W>(preferred);
+        let indexes = near.chain(far);
         indexes.filter_map(|index| self.slot(index))
     }
 }

@@ -170,9 +170,9 @@ impl StateHash {
     /// The slot to try first in a group of `slots`.
     #[inline]
     pub(super) fn preferred_slot(self, slots: usize) -> usize {
-        // Three bits that neither select the group (below 2^32 groups) nor are the lowest bits of the tag.
-        let bits = usize::try_from((self.hash >> 24) & 7).unwrap_or(0);
-        if bits < slots { bits } else { bits - slots }
+        // Bits that neither select the group (below 2^32 groups) nor are the lowest bits of the tag.
+        let bits = usize::try_from((self.hash >> 16) & 0xffff).unwrap_or(0);
+        (bits * slots) >> 16
     }
 
     /// The hash, for other structures with the same keys.
