@@ -28,17 +28,6 @@ pub(super) const fn slots_per_group(words: usize) -> usize {
     (WORDS - 1) / (words + 1)
 }
 
-/// The slots in the cache line of the preferred one, and those in the other line.
-const fn lines_near<const W: usize>(preferred: usize) -> (Range<usize>, Range<usize>) {
-    let slots = slots_per_group(W);
-    // Slots from here on are in the second line.
-    let half = slots / 2;
-    match preferred < half {
-        true => (0..half, half..slots),
-        false => (half..slots, 0..half),
-    }
-}
-
 /// One slot of a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot<'a, const W: usize> {
@@ -111,20 +100,28 @@ impl SlotGroup {
         tag: u64,
         preferred: usize,
     ) -> Option<Slot<'_, W>> {
-        let (near, far) = lines_near::<W>(preferred);
-        self.find_in(tag, near).or_else(|| self.find_in(tag, far))
+        let (slots, half) = (slots_per_group(W), slots_per_group(W) / 2);
+        // Constant bounds in both arms, so that the comparisons are unrolled and need no bounds checks.
+        match preferred < half {
+            true => self
+                .find_in(tag, 0..half)
+                .or_else(|| self.find_in(tag, half..slots)),
+            false => self
+                .find_in(tag, half..slots)
+                .or_else(|| self.find_in(tag, 0..half)),
+        }
     }
 
-    /// The slot with this tag among those of one cache line. It compares all of them and does not stop at the first: the processor
-    /// cannot guess where a search would stop.
-    #[inline]
-    fn find_in<const W: usize>(&self, tag: u64, line: Range<usize>) -> Option<Slot<'_, W>> {
+    /// The slot with this tag among some. It compares all of them and does not stop at the first: the processor cannot guess where a
+    /// search would stop.
+    #[inline(always)]
+    fn find_in<const W: usize>(&self, tag: u64, slots: Range<usize>) -> Option<Slot<'_, W>> {
         let mut found = None;
-        for index in line {
-            let is_found = self.slot::<W>(index)?.tag() == tag;
-            found = if is_found { Some(index) } else { found };
+        for index in slots {
+            let slot = self.slot::<W>(index)?;
+            found = if slot.tag() == tag { Some(slot) } else { found };
         }
-        self.slot(found?)
+        found
     }
 
     /// All slots, those in the cache line of the preferred one first. Keys are inserted and searched in this order, so that nearly all
@@ -133,8 +130,11 @@ impl SlotGroup {
         &self,
         preferred: usize,
     ) -> impl Iterator<Item = Slot<'_, W>> {
-        let (near, far) = lines_near::<W>(preferred);
-        let indexes = near.chain(far);
+        let slots = slots_per_group(W);
+        // Slots from here on are in the second line.
+        let half = slots / 2;
+        let first = if preferred < half { 0 } else { half };
+        let indexes = (first..slots).chain(0..first);
         indexes.filter_map(|index| self.slot(index))
     }
 }
