@@ -94,10 +94,11 @@ async fn serve_http2<C: Clock + 'static>(
             place: place.clone(),
             exchange: None,
         };
-        async move {
+        // Boxed, because the future is large, and from here to its task it is moved a dozen times.
+        Box::pin(async move {
             let response = client.handle(head, Some(request)).await;
             Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, None)))
-        }
+        })
     });
     let flood = FloodSignal::default();
     let guarded = FrameGuard::new(stream, flood.clone());
