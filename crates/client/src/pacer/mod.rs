@@ -157,6 +157,20 @@ impl Pacer {
         Ok(Acquired::Queued(waiter))
     }
 
+    /// Whether a request that asked now would fail at once, because its turn is too far away. Nothing is queued.
+    pub(crate) fn check_turn(
+        &mut self,
+        request: &PaceRequest<'_>,
+        now: Timestamp,
+    ) -> Result<(), PaceError> {
+        let id = self.table.find(request.partition, request.route, now);
+        let Some(bucket) = self.table.get_mut(id) else {
+            return Ok(());
+        };
+        let wait = bucket.expected_wait(&request.cost, now);
+        self.settings.check_wait(wait, request.deadline, now)
+    }
+
     /// When [`Pacer::grant_due`] has to be called next. `None` if nothing waits for a time.
     #[must_use]
     pub fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {

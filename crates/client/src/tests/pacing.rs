@@ -31,6 +31,24 @@ fn control_a_pacer_that_reads_no_fields_sends_too_early() {
     assert_eq!(pacer.waiting(), 0);
 }
 
+/// GitHub says when its quota resets, and not how long its window is. A client that knew nothing else took a quarter of one
+/// request as its part of what was left, and waited up to eight times as long as GitHub asked for.
+#[test]
+fn a_used_up_quota_is_waited_for_until_its_reset() {
+    let mut pacer = pacer();
+    let fields = [
+        ("x-ratelimit-limit", "60"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "40"),
+    ];
+    let grant = granted(&mut pacer, &request(), NOW);
+    pacer.on_response(grant, 403, &info(&fields), NOW);
+    let waiter = queued(&mut pacer, &request(), NOW);
+    assert!(due(&mut pacer, seconds(39)).is_empty());
+    // Clients that are refused together come back one after another.
+    assert_eq!(due(&mut pacer, seconds(45)), [waiter]);
+}
+
 #[test]
 fn waits_that_servers_ask_for_are_capped() {
     let mut pacer = blocked("31536000");
