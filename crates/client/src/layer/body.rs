@@ -16,7 +16,7 @@ pin_project! {
     #[derive(Debug)]
     pub struct PacedBody<B: Body> {
         read: VecDeque<Frame<Bytes>>,
-        // The error after these frames. It belongs to whoever reads the body.
+        // The error after these frames. The reader of the body gets it.
         error: Option<B::Error>,
         #[pin]
         inner: B,

@@ -59,7 +59,7 @@ pub struct ResponseReader {
     now: Timestamp,
     /// The server's time when it sent the response.
     date: Option<Timestamp>,
-    /// The longest delay and the last date of `Retry-After`: whoever obeys both obeys every reader of a field that is sent twice.
+    /// The longest delay and the last date of `Retry-After`. Readers of a field that is sent twice may take either, so both are obeyed.
     retry_after: (Option<Nanos>, Option<Timestamp>),
     fields: u32,
 }
