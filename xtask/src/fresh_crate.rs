@@ -1,4 +1,5 @@
-//! A crate that a new user makes of the first example in `docs/tower.md`: it builds the first time, runs, and limits curl.
+//! Crates that a new user makes of the first examples in `docs/tower.md` and `docs/client.md`: they build the first time, and that of the
+//! tower layer runs and limits curl.
 //!
 //! Only the address is replaced, by a free one. Must not know: how requests are limited.
 
@@ -13,6 +14,8 @@ use crate::workspace::Workspace;
 const PAGE: &str = "docs/tower.md";
 const ADDRESS: &str = "127.0.0.1:3000";
 const NAME: &str = "fresh-crate";
+const CLIENT_PAGE: &str = "docs/client.md";
+const CLIENT_NAME: &str = "fresh-client";
 /// The limit of the example, and more requests than it admits while they are sent.
 const LIMIT: usize = 100;
 const REQUESTS: usize = 300;
@@ -20,25 +23,18 @@ const REQUESTS: usize = 300;
 /// The step of `cargo xtask test`.
 pub(crate) fn check() -> Result<(), String> {
     let workspace = Workspace::load()?;
-    let path = workspace.root.join(PAGE);
-    let page = fs::read_to_string(&path).map_err(|error| format!("{PAGE}: {error}"))?;
+    let client = read(&workspace, CLIENT_PAGE)?;
+    let source = block(CLIENT_PAGE, &client, "rust,ignore")?;
+    let dependencies = block(CLIENT_PAGE, &client, "toml")?;
+    build(&workspace, CLIENT_NAME, dependencies, source)?;
+    let page = read(&workspace, PAGE)?;
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let address = free.map_err(|error| format!("no free port: {error}"))?;
-    let source = block(&page, "rust,no_run")?.replace(ADDRESS, &address.to_string());
+    let source = block(PAGE, &page, "rust,no_run")?.replace(ADDRESS, &address.to_string());
     if !source.contains(&address.to_string()) {
         return Err(format!("{PAGE}: the example does not listen on {ADDRESS}"));
     }
-    let folder = workspace.target.join(NAME);
-    let manifest = manifest(block(&page, "toml")?, &workspace.root);
-    write_crate(&folder, &manifest, &source).map_err(|error| format!("{NAME}: {error}"))?;
-    // The lock file of the workspace: nothing has to be resolved or downloaded.
-    let lock = fs::copy(workspace.root.join("Cargo.lock"), folder.join("Cargo.lock"));
-    lock.map_err(|error| format!("Cargo.lock: {error}"))?;
-    let mut build = cargo();
-    build.args(["build", "--offline"]).current_dir(&folder);
-    // As in the workspace, so that cargo builds fewer dependencies again.
-    build.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
-    run(build.env("CARGO_TARGET_DIR", &workspace.target))?;
+    build(&workspace, NAME, block(PAGE, &page, "toml")?, &source)?;
     let program = workspace.target.join("debug").join(NAME);
     let child = Command::new(&program).spawn();
     let _running = Running(child.map_err(|error| format!("{}: {error}", program.display()))?);
@@ -47,6 +43,30 @@ pub(crate) fn check() -> Result<(), String> {
     let first = heads(&format!("http://{address}/"), &patient)?;
     let others = heads(&format!("http://{address}/?[2-{REQUESTS}]"), &[])?;
     judge(&(first + &others))
+}
+
+fn read(workspace: &Workspace, page: &str) -> Result<String, String> {
+    fs::read_to_string(workspace.root.join(page)).map_err(|error| format!("{page}: {error}"))
+}
+
+/// Builds a crate of its own.
+fn build(
+    workspace: &Workspace,
+    name: &str,
+    dependencies: &str,
+    source: &str,
+) -> Result<(), String> {
+    let folder = workspace.target.join(name);
+    let manifest = manifest(name, dependencies, &workspace.root);
+    write_crate(&folder, &manifest, source).map_err(|error| format!("{name}: {error}"))?;
+    // The lock file of the workspace: nothing has to be resolved or downloaded.
+    let lock = fs::copy(workspace.root.join("Cargo.lock"), folder.join("Cargo.lock"));
+    lock.map_err(|error| format!("Cargo.lock: {error}"))?;
+    let mut build = cargo();
+    build.args(["build", "--offline"]).current_dir(&folder);
+    // As in the workspace, so that cargo builds fewer dependencies again.
+    build.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
+    run(build.env("CARGO_TARGET_DIR", &workspace.target))
 }
 
 /// The heads of the responses that curl gets.
@@ -68,18 +88,18 @@ impl Drop for Running {
 }
 
 /// The first block of a page in this language.
-fn block<'a>(page: &'a str, language: &str) -> Result<&'a str, String> {
+fn block<'a>(name: &str, page: &'a str, language: &str) -> Result<&'a str, String> {
     let begin = page.split_once(&format!("```{language}\n"));
     let block = begin.and_then(|(_, rest)| rest.split_once("```"));
-    let (block, _) = block.ok_or_else(|| format!("{PAGE}: there is no block of {language}"))?;
+    let (block, _) = block.ok_or_else(|| format!("{name}: there is no block of {language}"))?;
     Ok(block)
 }
 
 /// The manifest of a package with these dependencies. Ours is taken from this folder, because it need not be published.
-fn manifest(dependencies: &str, root: &Path) -> String {
+fn manifest(name: &str, dependencies: &str, root: &Path) -> String {
     let ours = root.join("crates/tollgate");
     format!(
-        "[package]\nname = \"{NAME}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n{dependencies}\n\
+        "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n{dependencies}\n\
          [patch.crates-io]\ntollgate = {{ path = {ours:?} }}\n\n[workspace]\n"
     )
 }

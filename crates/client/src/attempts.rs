@@ -4,7 +4,7 @@
 
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
-use tollgate_core::Timestamp;
+use tollgate_core::{Nanos, Timestamp};
 use tollgate_http::{RateLimitInfo, ResponseReader};
 use tollgate_store::Clock;
 
@@ -16,6 +16,9 @@ use crate::shared_quota::SharedTake;
 
 /// The longest body of a refusal that is read for its reason.
 pub(crate) const MAX_REFUSAL_BODY: usize = 16_384;
+
+/// How long a response waits for a body that says why it is a refusal. The head is enough to obey it.
+pub(crate) const MAX_REASON_WAIT: Nanos = Nanos::from_secs(1);
 
 /// A client that sends requests and reads responses.
 pub(crate) trait Exchange {
@@ -35,18 +38,17 @@ pub(crate) trait Exchange {
         request: Self::Request,
     ) -> impl Future<Output = Result<Self::Response, Self::Error>> + Send;
 
-    /// Reads the status and the limits out of a response, and the reason out of a refusal's body. The response stays
-    /// complete.
-    fn read(
+    /// Reads the status and the limits out of a response, and the reason out of a refusal's body, if it arrives within
+    /// [`MAX_REASON_WAIT`]. The response stays complete.
+    fn read<C: Clock + 'static>(
         response: Self::Response,
-        now: Timestamp,
-    ) -> impl Future<Output = ReadResponse<Self::Response, Self::Error>> + Send;
+        pacer: &SharedPacer<C>,
+    ) -> impl Future<Output = ReadResponse<Self::Response>> + Send;
 }
 
 /// A response, and what it says about limits.
-pub(crate) struct ReadResponse<R, E> {
-    /// An error if the body of a refusal could not be read.
-    pub(crate) response: Result<R, E>,
+pub(crate) struct ReadResponse<R> {
+    pub(crate) response: R,
     pub(crate) status: u16,
     pub(crate) info: RateLimitInfo,
 }
@@ -67,8 +69,14 @@ pub(crate) async fn send_paced<E: Exchange, C: Clock + 'static>(
         let acquired = pacer.acquire_shared(&facts.as_pace_request(attempt)).await;
         let permit = acquired.map_err(ClientError::Pace)?;
         let copy = may_retry.then(|| exchange.copy(&request)).flatten();
-        let number = (attempt, facts.deadline);
-        let sent = send_once(&mut exchange, &pacer, permit, *request, copy, number);
+        let sent = send_once(
+            &mut exchange,
+            &pacer,
+            permit,
+            *request,
+            copy,
+            (&facts, attempt),
+        );
         match Box::pin(sent).await.map_err(ClientError::Inner)? {
             (_, Some(copy)) => *request = copy,
             (response, None) => return Ok(response),
@@ -84,7 +92,7 @@ async fn send_once<E: Exchange, C: Clock + 'static>(
     (mut permit, shared): (PacePermit<C>, Option<SharedTake>),
     request: E::Request,
     copy: Option<E::Request>,
-    (attempt, deadline): (u32, Option<Timestamp>),
+    (facts, attempt): (&RequestFacts, u32),
 ) -> Result<(E::Response, Option<E::Request>), E::Error> {
     if attempt > 1 {
         exchange.prepare_retry().await?;
@@ -97,17 +105,22 @@ async fn send_once<E: Exchange, C: Clock + 'static>(
             return Err(error);
         }
     };
-    let read = E::read(response, pacer.now()).await;
+    let read = E::read(response, pacer).await;
     let refusal = permit.finish(read.status, &read.info);
     let decision = match &refusal {
-        Some(refusal) if copy.is_some() => pacer.decide_retry(refusal, attempt, deadline),
+        // If the retry could not be sent in time, the refusal says more than an error.
+        Some(refusal)
+            if copy.is_some() && !pacer.is_hopeless(&facts.as_pace_request(attempt + 1)) =>
+        {
+            pacer.decide_retry(refusal, attempt, facts.deadline)
+        }
         _ => RetryDecision::GiveUp,
     };
     let decision = pacer
         .report_shared(shared, &read.info, refusal.as_ref(), decision)
         .await;
     let copy = copy.filter(|_| decision == RetryDecision::Retry);
-    Ok((read.response?, copy))
+    Ok((read.response, copy))
 }
 
 /// A reader that has read the header fields of a response.

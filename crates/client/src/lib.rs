@@ -9,6 +9,7 @@
 
 // Must not know: policies, engines, which store processes share.
 
+mod alarm;
 mod attempts;
 mod error;
 mod layer;

@@ -6,11 +6,14 @@ use http::Extensions;
 use http::header::CONTENT_TYPE;
 use reqwest::{Request, Response, ResponseBuilderExt as _};
 use reqwest_middleware::{Error, Middleware, Next};
-use tollgate_core::Timestamp;
 use tollgate_store::{Clock, SystemClock};
 
-use crate::attempts::{Exchange, ReadResponse, has_reason, read_fields, send_paced};
+use crate::alarm::Alarm;
+use crate::attempts::{
+    Exchange, MAX_REASON_WAIT, MAX_REFUSAL_BODY, ReadResponse, has_reason, read_fields, send_paced,
+};
 use crate::error::ClientError;
+use crate::layer::PacedBody;
 use crate::request_facts::{PartitionHasher, RequestFacts};
 use crate::settings::PacerSettings;
 use crate::shared_pacer::SharedPacer;
@@ -128,18 +131,21 @@ impl Exchange for RestOfChain<'_> {
         self.next.clone().run(request, self.extensions).await
     }
 
-    async fn read(response: Response, now: Timestamp) -> ReadResponse<Response, Error> {
-        let mut reader = read_fields(response.headers(), now);
+    async fn read<C: Clock + 'static>(
+        response: Response,
+        pacer: &SharedPacer<C>,
+    ) -> ReadResponse<Response> {
+        let mut reader = read_fields(response.headers(), pacer.now());
         let status = response.status().as_u16();
         let response = if has_reason(status, response.headers()) {
             let media_type = response.headers().get(CONTENT_TYPE).cloned();
-            let read = read_body(response).await;
-            if let (Ok((_, body)), Some(media_type)) = (&read, media_type) {
-                reader.body(media_type.as_bytes(), body);
+            let (response, body) = peek_body(response, pacer.alarm(MAX_REASON_WAIT)).await;
+            if let Some(media_type) = media_type {
+                reader.body(media_type.as_bytes(), &body);
             }
-            read.map(|(response, _)| response)
+            response
         } else {
-            Ok(response)
+            response
         };
         ReadResponse {
             response,
@@ -150,19 +156,16 @@ impl Exchange for RestOfChain<'_> {
 }
 
 /// Reads a body, whose length is known to be short, and puts it back.
-async fn read_body(response: Response) -> Result<(Response, bytes::Bytes), Error> {
+async fn peek_body<C: Clock + 'static>(response: Response, alarm: Alarm<C>) -> (Response, Vec<u8>) {
     let url = response.url().clone();
-    let (parts, body) = http::Response::from(response).into_parts();
-    let body = Response::from(http::Response::new(body)).bytes().await?;
-    let mut builder = http::Response::builder().url(url);
-    if let Some(extensions) = builder.extensions_mut() {
-        let url = std::mem::replace(extensions, parts.extensions);
-        extensions.extend(url);
+    let (mut parts, body) = http::Response::from(response).into_parts();
+    let mut body = PacedBody::new(body);
+    let bytes = body.peek(MAX_REFUSAL_BODY, alarm).await;
+    // Only a builder takes the URL, as an extension.
+    let with_url = http::Response::builder().url(url).body(());
+    if let Ok(with_url) = with_url {
+        parts.extensions.extend(with_url.into_parts().0.extensions);
     }
-    if let Some(headers) = builder.headers_mut() {
-        *headers = parts.headers;
-    }
-    let builder = builder.status(parts.status).version(parts.version);
-    let response = builder.body(body.clone()).map_err(Error::middleware)?;
-    Ok((Response::from(response), body))
+    let response = http::Response::from_parts(parts, reqwest::Body::wrap(body));
+    (Response::from(response), bytes)
 }

@@ -13,6 +13,7 @@ use tollgate_http::RateLimitInfo;
 use tollgate_store::shared_quota::SharedLimit;
 use tollgate_store::{Clock, SharedQuotaStore, SystemClock};
 
+use crate::alarm::{Alarm, AlarmId, AlarmTable};
 use crate::error::PaceError;
 use crate::pacer::{Acquired, Grant, Pacer, PartitionStatus, WaiterId, WaiterState};
 use crate::request::{PaceRequest, RequestCost};
@@ -52,6 +53,7 @@ struct PacerState {
     pacer: Pacer,
     /// The wakers of waiters, by slot.
     wakers: Vec<Option<Waker>>,
+    alarms: AlarmTable,
 }
 
 impl SharedPacer {
@@ -90,6 +92,7 @@ impl<C: Clock + 'static> SharedPacer<C> {
                 state: Mutex::new(PacerState {
                     pacer: Pacer::new(settings, seed),
                     wakers: Vec::new(),
+                    alarms: AlarmTable::default(),
                 }),
                 timer,
             }),
@@ -130,6 +133,29 @@ impl<C: Clock + 'static> SharedPacer<C> {
         let now = self.now();
         let pacer = &mut self.inner.lock().pacer;
         pacer.decide_retry(refusal, attempt, deadline, now)
+    }
+
+    /// Whether the turn of a request is so far away that it would fail at once.
+    pub(crate) fn is_hopeless(&self, request: &PaceRequest<'_>) -> bool {
+        let now = self.now();
+        self.inner.lock().pacer.check_turn(request, now).is_err()
+    }
+
+    /// A future that ends after this span.
+    pub(crate) fn alarm(&self, after: Nanos) -> Alarm<C> {
+        Alarm::new(self.clone(), self.now().after(after))
+    }
+
+    pub(crate) fn set_alarm(&self, at: Timestamp, id: Option<AlarmId>, waker: Waker) -> AlarmId {
+        let id = self.inner.lock().alarms.set(at, id, waker);
+        self.inner.timer.notify(&self.inner);
+        id
+    }
+
+    pub(crate) fn remove_alarm(&self, id: AlarmId) {
+        // The waker is dropped outside of the lock.
+        let waker = self.inner.lock().alarms.remove(id);
+        drop(waker);
     }
 
     /// Grants what is due now. The pacer's thread does so on a clock that runs.
@@ -205,7 +231,9 @@ impl<C: Clock + 'static> PacerInner<C> {
             state.pacer.grant_due(now, |waiter| {
                 due.extend(wakers.get_mut(waiter.slot()).and_then(Option::take));
             });
-            state.pacer.next_wakeup(now)
+            due.extend(state.alarms.take_due(now));
+            let wakeups = [state.pacer.next_wakeup(now), state.alarms.next()];
+            wakeups.into_iter().flatten().min()
         };
         // Outside the lock: a waker may poll at once.
         due.into_iter().for_each(Waker::wake);

@@ -33,7 +33,7 @@ pub(crate) fn call(options: &Options) -> Result<bool, CommandError> {
         .build()
         .map_err(|error| other(format!("cannot start the runtime: {error}")))?;
     runtime.block_on(async {
-        let client = HttpClient::new(options.http2, 1, &options.tls)?;
+        let client = HttpClient::new(&target, options.http2, 1, &options.tls)?;
         let client = ReportingClient::new(client, options.quiet);
         let request = template
             .request(0, None)

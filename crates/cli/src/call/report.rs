@@ -10,11 +10,20 @@ use tollgate_http::LimitInfo;
 
 /// One line about a response that is not the last.
 pub(super) fn refusal(status: StatusCode, info: &RateLimitInfo) -> String {
-    let wait = match info.retry_after {
-        Some(wait) => format!("the server asks to wait {}", seconds(wait)),
-        None => "the server does not say how long to wait".to_owned(),
+    let exhausted = info
+        .limits
+        .iter()
+        .filter(|limit| limit.remaining == Some(0));
+    let reset = exhausted.filter_map(|limit| limit.reset_after).max();
+    let wait = match (info.retry_after, reset) {
+        (Some(wait), _) => format!("the server asks to wait {}", seconds(wait)),
+        (None, Some(reset)) => format!("the limit resets in {}", seconds(reset)),
+        (None, None) => "the server does not say how long to wait".to_owned(),
     };
-    format!("{status}: {wait}\n")
+    match status.canonical_reason() {
+        Some(reason) => format!("{} {reason}: {wait}\n", status.as_u16()),
+        None => format!("{}: {wait}\n", status.as_u16()),
+    }
 }
 
 /// The limits that a response reports, as a table. Empty if it reports none.
@@ -112,6 +121,12 @@ mod tests {
             "429 Too Many Requests: the server asks to wait 36 s\n"
         );
         assert!(refusal(status, &read(&[])).contains("does not say"));
+        // Anthropic's status has no name: it was shown as unknown.
+        let overloaded = StatusCode::from_u16(529).unwrap();
+        assert!(refusal(overloaded, &read(&[])).starts_with("529: the server"));
+        let github = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "36")];
+        let text = refusal(StatusCode::FORBIDDEN, &read(&github));
+        assert_eq!(text, "403 Forbidden: the limit resets in 36 s\n");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tollgate_client::{Clock as _, RateLimitInfo, ResponseReader, SystemClock};
 use tower_service::Service;
@@ -51,13 +51,24 @@ impl ReportingClient {
             reader.field(name.as_str(), value.as_bytes());
         }
         let info = reader.finish();
-        if !self.is_quiet && matches!(response.status().as_u16(), 429 | 503 | 529) {
+        if !self.is_quiet && is_refusal(response.status(), &info) {
             print_error(&report::refusal(response.status(), &info));
         }
         let learned = self.learned.lock();
         let mut learned = learned.unwrap_or_else(PoisonError::into_inner);
         learned.attempts = learned.attempts.saturating_add(1);
         learned.info = info;
+    }
+}
+
+/// Whether a response refuses because of a limit, as far as its head says. GitHub and others do so with 403.
+fn is_refusal(status: StatusCode, info: &RateLimitInfo) -> bool {
+    let is_limited =
+        info.retry_after.is_some() || info.limits.iter().any(|limit| limit.remaining == Some(0));
+    match status.as_u16() {
+        429 | 503 | 529 => true,
+        403 => is_limited,
+        _ => false,
     }
 }
 

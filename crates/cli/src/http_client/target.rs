@@ -17,18 +17,20 @@ pub(super) const NUMBER: &str = "{n}";
 pub(crate) struct Target {
     text: String,
     uri: Uri,
+    is_loopback_only: bool,
 }
 
 impl Target {
     /// Reads the URL of a load. A host that is not this machine must be the permitted one.
     pub(crate) fn parse(text: &str, permitted: Option<&str>) -> Result<Self, CommandError> {
-        let target = Self::anywhere(text)?;
+        let mut target = Self::anywhere(text)?;
         let host = target.uri.host().unwrap_or_default();
         if !is_loopback(host) && permitted != Some(host) {
             return Err(CommandError::Usage(format!(
                 "{host} is not this machine; if you may load it, write --yes-really {host}"
             )));
         }
+        target.is_loopback_only = permitted != Some(host);
         Ok(target)
     }
 
@@ -51,10 +53,28 @@ impl Target {
                     .to_owned(),
             ));
         }
+        let host = authority.host();
+        if host.is_empty() {
+            return Err(invalid("it has no host"));
+        }
+        let port = authority.as_str().get(host.len()..).unwrap_or_default();
+        if !matches!(port, "" | ":") && authority.port_u16().is_none() {
+            return Err(invalid("the port is not a number from 0 to 65535"));
+        }
+        // The host is checked once, and has to be the same for every request.
+        if has_number_in_authority(text) {
+            return Err(invalid("{n} may be in the path and in the query only"));
+        }
         Ok(Self {
             text: text.to_owned(),
             uri,
+            is_loopback_only: false,
         })
+    }
+
+    /// Whether requests may go to addresses of this machine only.
+    pub(super) const fn is_loopback_only(&self) -> bool {
+        self.is_loopback_only
     }
 
     /// The URI of a request with this number.
@@ -72,13 +92,21 @@ impl Target {
         Uri::from_parts(parts).ok()
     }
 
-    /// The URL without its query, which may have secrets.
+    /// The URL without its query and its fragment, which may have secrets. Fragments are not sent.
     pub(crate) fn redacted(&self) -> String {
-        match self.text.split_once('?') {
+        let sent = self.text.split('#').next().unwrap_or_default();
+        match sent.split_once('?') {
             Some((before, _)) => format!("{before}?…"),
-            None => self.text.clone(),
+            None => sent.to_owned(),
         }
     }
+}
+
+/// Whether the number of a request is a part of the host or the port.
+fn has_number_in_authority(text: &str) -> bool {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next();
+    authority.is_some_and(|authority| authority.contains(NUMBER))
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -89,17 +117,32 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// A URL without what may be secret: user, password and query.
+/// A URL without what may be secret: user, password, query and fragment.
 fn redact(text: &str) -> String {
+    let text = match text.split_once('#') {
+        // A password with such a character looks like a fragment.
+        Some((before, after)) if !after.contains('@') => before,
+        _ => text,
+    };
     let (path, query) = match text.split_once('?') {
         Some((path, _)) => (path, "?…"),
         None => (text, ""),
     };
+    if query_has_user(text, path) {
+        return "…".to_owned();
+    }
     match (path.split_once("://"), path.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}{query}"),
         (None, Some((_, host))) => format!("…@{host}{query}"),
         (_, None) => format!("{path}{query}"),
     }
+}
+
+/// Whether what looks like a query is a part of a password: the host comes after it.
+fn query_has_user(text: &str, path: &str) -> bool {
+    let query = text.get(path.len()..).unwrap_or_default();
+    let authority = path.split_once("://").map_or(path, |(_, rest)| rest);
+    query.contains('@') && !authority.contains('/')
 }
 
 #[cfg(test)]
@@ -135,6 +178,18 @@ mod tests {
             let error = parse(url, None).unwrap_err();
             assert!(error.contains("is not this machine"), "{url}: {error}");
         }
+        // The number of a request made it another host than the one that was checked: `[1::1]`, `[2::1]`.
+        for url in [
+            "http://[{n}::1]/",
+            "http://127.0.0.{n}/",
+            "http://127.0.0.1:80{n}/",
+        ] {
+            let error = parse(url, None).unwrap_err();
+            assert!(error.contains("path and in the query"), "{url}: {error}");
+        }
+        assert!(parse("http://localhost/", None).unwrap().is_loopback_only());
+        let permitted = parse("http://localhost/", Some("localhost")).unwrap();
+        assert!(!permitted.is_loopback_only(), "the user named it");
         assert!(parse("http://example.com/", Some("example.com")).is_ok());
         assert!(parse("http://example.com/", Some("example.org")).is_err());
     }
@@ -147,12 +202,22 @@ mod tests {
             ("ftp://127.0.0.1/", "http://"),
             ("http://ada:secret@127.0.0.1/", "authorization"),
             ("http://127.0.0.1/a b", "not valid"),
+            ("http://127.0.0.1:99999/", "the port"),
+            ("http://127.0.0.1:x/", "the port"),
+            ("http://:80/", "no host"),
         ] {
             let error = parse(url, None).unwrap_err();
             assert!(error.contains(part), "{url}: {error}");
         }
-        let secret = parse("http://ada:secret@127.0.0.1/", None).unwrap_err();
-        assert!(!secret.contains("secret"), "{secret}");
+        for url in [
+            "http://ada:secret@127.0.0.1/",
+            "http://ada:secret?x@127.0.0.1/",
+            "http://ada:secret#x@127.0.0.1/",
+            "http://127.0.0.1:x/#secret",
+        ] {
+            let error = parse(url, None).unwrap_err();
+            assert!(!error.contains("secret"), "{error}");
+        }
     }
 
     #[test]
@@ -167,5 +232,8 @@ mod tests {
             "http://127.0.0.1/b?c"
         );
         assert_eq!(target.redacted(), "http://127.0.0.1/check?…");
+        // Fragments of sign-in pages hold tokens.
+        let target = parse("http://127.0.0.1/a#access_token=secret?x", None).unwrap();
+        assert_eq!(target.redacted(), "http://127.0.0.1/a");
     }
 }

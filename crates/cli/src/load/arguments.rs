@@ -99,12 +99,32 @@ impl Options {
 
     pub(super) fn schedule(&self) -> Result<Schedule, CommandError> {
         let usage = |error: String| CommandError::Usage(error);
-        if let Some(path) = &self.from_log {
-            if !(self.speed.is_finite() && self.speed > 0.0) {
-                return Err(usage(format!("--speed {}: it must be above 0", self.speed)));
+        let schedule = match &self.from_log {
+            Some(path) => {
+                if !(self.speed.is_finite() && self.speed > 0.0) {
+                    return Err(usage(format!("--speed {}: it must be above 0", self.speed)));
+                }
+                access_log::read(path, self.speed)?
             }
-            return access_log::read(path, self.speed);
+            None => self.steps()?,
+        };
+        if schedule.length() > MAX_DURATION {
+            let help = match self.from_log {
+                Some(_) => "; a higher --speed makes it shorter",
+                None => "",
+            };
+            return Err(usage(format!("a run takes at most 6 hours{help}")));
         }
+        if schedule.expected_requests() > MAX_REQUESTS {
+            return Err(usage(format!(
+                "a run sends at most {MAX_REQUESTS} requests"
+            )));
+        }
+        Ok(schedule)
+    }
+
+    fn steps(&self) -> Result<Schedule, CommandError> {
+        let usage = |error: String| CommandError::Usage(error);
         let steps = match &self.steps {
             Some(text) => parse_steps(text).map_err(|error| usage(format!("--steps: {error}")))?,
             None => {
@@ -119,16 +139,7 @@ impl Options {
             true => Arrivals::Poisson { seed: self.seed },
             false => Arrivals::Even,
         };
-        let schedule = Schedule::from_steps(steps, arrivals);
-        if schedule.length() > MAX_DURATION {
-            return Err(usage("a run takes at most 6 hours".to_owned()));
-        }
-        if schedule.expected_requests() > MAX_REQUESTS {
-            return Err(usage(format!(
-                "a run sends at most {MAX_REQUESTS} requests"
-            )));
-        }
-        Ok(schedule)
+        Ok(Schedule::from_steps(steps, arrivals))
     }
 }
 

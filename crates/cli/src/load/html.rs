@@ -95,7 +95,10 @@ fn plot(page: &mut String, title: &str, series: &[(&str, Value)], rows: &[Second
     for (name, value) in shown {
         writeln!(page, "<span class=\"{name}\">▬ {name}</span>").ok();
         let step = WIDTH / count(u64::try_from(rows.len()).unwrap_or(1).max(2) - 1);
+        // One second is a line as well: a single point would not be drawn.
+        let last = rows.last().filter(|_| rows.len() == 1);
         let points: String = values(*value)
+            .chain(last.map(*value))
             .enumerate()
             .map(|(place, value)| {
                 let x = step * count(u64::try_from(place).unwrap_or_default());
@@ -156,5 +159,25 @@ mod tests {
         );
         assert!(!page.contains("<polyline class=\"shed\""), "{page}");
         assert!(!page.contains("<script>"), "{page}");
+    }
+
+    /// A run of less than a second had an empty plot.
+    #[test]
+    fn a_run_of_one_second_is_a_line() {
+        let mut measurements = Measurements::default();
+        measurements.next_number();
+        measurements.record(Sample {
+            due: Duration::ZERO,
+            sent: Duration::ZERO,
+            done: Duration::from_millis(1),
+            outcome: Ok(200),
+        });
+        measurements.end(Duration::from_millis(500));
+        let page = render(&LoadReport::new(
+            "http://127.0.0.1/".to_owned(),
+            &measurements,
+        ));
+        let line = "<polyline class=\"admitted\" points=\"0.0,10.0 900.0,10.0\"/>";
+        assert!(page.contains(line), "{page}");
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn load(options: &Options) -> Result<bool, CommandError> {
             CommandError::Other(format!("cannot start the runtime: {error}").into())
         })?;
     let measurements = runtime.block_on(async {
-        let client = HttpClient::new(options.http2, options.max_in_flight, &options.tls)?;
+        let client = HttpClient::new(&target, options.http2, options.max_in_flight, &options.tls)?;
         let progress = Progress::new(schedule.length(), !options.quiet && is_stderr_terminal());
         let plan = LoadPlan {
             client,

@@ -29,10 +29,7 @@ impl Progress {
     pub(super) fn show(&mut self, elapsed: Duration, measurements: &Measurements) {
         if self.is_shown {
             self.is_drawn = true;
-            print_error(&format!(
-                "\r{}\x1b[K",
-                line(self.length, elapsed, measurements)
-            ));
+            print_error(&drawing(&line(self.length, elapsed, measurements)));
         }
     }
 
@@ -42,6 +39,11 @@ impl Progress {
             print_error("\r\x1b[K");
         }
     }
+}
+
+/// A line in the place of the one before. A narrow terminal cuts it instead of wrapping it: a line that wraps cannot be removed.
+fn drawing(line: &str) -> String {
+    format!("\r\x1b[?7l{line}\x1b[K\x1b[?7h")
 }
 
 fn line(length: Duration, elapsed: Duration, measurements: &Measurements) -> String {
@@ -74,6 +76,14 @@ fn line(length: Duration, elapsed: Duration, measurements: &Measurements) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A terminal with 40 columns showed every state of the bar below the one before.
+    #[test]
+    fn the_line_does_not_wrap_and_what_follows_does() {
+        let drawing = drawing("12 sent");
+        let (before, after) = drawing.split_once("12 sent").unwrap();
+        assert!(before.ends_with("\x1b[?7l") && after.ends_with("\x1b[?7h"));
+    }
 
     #[test]
     fn the_bar_fills_with_time_and_never_beyond() {

@@ -1,5 +1,6 @@
 //! `tollgate call` beside real servers: ours, nginx, Envoy and HAProxy. Real time passes only where a server asks for a wait.
 
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
@@ -235,6 +236,28 @@ fn what_cannot_be_called_is_named_without_its_query() {
     }
 }
 
+/// A server that does not speak HTTP, and one without TLS, were called closed connections.
+#[test]
+fn what_is_not_http_or_tls_is_named_as_such() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4_096];
+            let _read = stream.read(&mut request).unwrap();
+            stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
+        }
+    });
+    for (scheme, part) in [("http", "invalid response"), ("https", "no TLS connection")] {
+        let url = format!("{scheme}://{address}/");
+        let (code, _, told) = output(&["call", &url]);
+        assert_eq!(code, Some(1));
+        assert!(told.contains(part), "{told}");
+    }
+    server.join().unwrap();
+}
+
 /// A header without a colon, and a URL that cannot be read, were printed with their secrets.
 #[test]
 fn wrong_input_is_named_without_its_secrets() {
@@ -247,6 +270,8 @@ fn wrong_input_is_named_without_its_secrets() {
             &["http://127.0.0.1/a b?token=hunter2"],
             &["http://anna:hunter2@127.0.0.1/"],
             &["htp://anna:hunter2@127.0.0.1/"],
+            &["http://anna:hunter2?@127.0.0.1/"],
+            &["http://127.0.0.1:x/#hunter2"],
         ] {
             let arguments: Vec<&str> = [command].iter().chain(arguments).copied().collect();
             let (code, body, told) = output(&arguments);

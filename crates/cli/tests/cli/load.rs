@@ -60,6 +60,24 @@ fn a_page_that_cannot_be_written_is_named_before_the_run() {
     assert!(told.contains("--html missing/load.html"), "{told}");
 }
 
+/// A run takes at most six hours. One by a log took as long as the log.
+#[test]
+fn a_log_of_a_day_is_not_replayed_in_real_time() {
+    let folder = Folder::new();
+    let line = |day| format!("x - - [{day}/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 0\n");
+    let log = folder.path().join("access.log");
+    std::fs::write(log, line(17) + &line(18)).unwrap();
+    let arguments = ["load", "http://127.0.0.1:1/", "--from-log=access.log"];
+    for speed in ["--speed=1", "--speed=1e-300"] {
+        let (code, _, told) = folder.run(&[&arguments[..], &[speed]].concat());
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains("6 hours; a higher --speed"), "{told}");
+    }
+    let (code, text, told) = folder.run(&[&arguments[..], &["--speed=1e9"]].concat());
+    assert_eq!(code, Some(1), "{told}");
+    assert!(text.contains("2 sent"), "{text}");
+}
+
 #[test]
 fn another_machine_is_not_loaded_unless_it_is_named_twice() {
     for url in ["http://example.com/", "http://192.0.2.1:80/"] {

@@ -50,6 +50,19 @@ const BUCKETS: [SharedBucket; 16] = [
 /// Cases that miss one of the two: little work beside a large burst, and twice as many clients as the bucket has units.
 const HARD_BUCKETS: [SharedBucket; 2] = [bucket(50, 30, 50.0, 300.0), bucket(100, 100, 50.0, 50.0)];
 
+/// Clients, requests per second and seconds of a window, in the shapes of Discord, OpenAI and GitHub.
+const UNKNOWN_WINDOWS: [(u64, f64, f64); 9] = [
+    (1, 1.0, 5.0),
+    (1, 5.0, 4.0),
+    (1, 5.0, 6.0),
+    (1, 10.0, 1.0),
+    (1, 1.0, 60.0),
+    (1, 50.0, 60.0),
+    (2, 5.0, 6.0),
+    (10, 5.0, 6.0),
+    (50, 50.0, 60.0),
+];
+
 impl SharedBucket {
     fn ideal(&self) -> f64 {
         ((self.clients * self.requests) as f64 - self.burst) / self.rate
@@ -80,6 +93,19 @@ fn shared_window(clients: u64, rate: f64, window: f64) -> Outcome {
     let server = Server::new(rate, rate * window)
         .with_reports()
         .with_windows();
+    run_windows(clients, server)
+}
+
+/// The same with fields that do not say how long a window is.
+fn unknown_window(clients: u64, rate: f64, window: f64) -> Outcome {
+    let server = Server::new(rate, rate * window)
+        .with_reports()
+        .with_windows()
+        .with_unknown_window();
+    run_windows(clients, server)
+}
+
+fn run_windows(clients: u64, server: Server) -> Outcome {
     let clients = (0..clients).map(|client| paced()(client)).collect();
     Simulation::new(clients, server).run(240.0)
 }
@@ -144,6 +170,16 @@ pub(crate) fn print() {
             outcome.fairness(),
         );
     }
+    println!("\nX-RateLimit fields of a window whose length is not reported, 240 s");
+    for (clients, rate, window) in UNKNOWN_WINDOWS {
+        let outcome = unknown_window(clients, rate, window);
+        println!(
+            "{clients:>2} clients, {rate}/s, window of {window} s: {:.1}% used, {:.2}% refused, fairness {:.3}",
+            outcome.utilization(240.0) * 100.0,
+            refused_part(&outcome) * 100.0,
+            outcome.fairness(),
+        );
+    }
     println!("\na client joins others, part of its fair share after 15, 30 and 60 s");
     for (clients, rate, burst) in [(2, 50.0, 50.0), (2, 50.0, 300.0), (50, 50.0, 50.0)] {
         let part = |seconds| joined_part(clients, rate, burst, seconds);
@@ -159,7 +195,8 @@ pub(crate) fn print() {
 #[cfg(test)]
 mod tests {
     use super::{
-        BUCKETS, HARD_BUCKETS, bucket, joined_part, mean, most, refused_part, shared_window,
+        BUCKETS, HARD_BUCKETS, UNKNOWN_WINDOWS, bucket, joined_part, mean, most, refused_part,
+        shared_window, unknown_window,
     };
     use crate::kinds;
     use crate::server::Server;
@@ -222,6 +259,24 @@ mod tests {
             assert!(used >= 0.95, "{clients} {rate} {window}: {used}");
             assert!(refused_part(&outcome) < 0.01, "{}", refused_part(&outcome));
             assert!(outcome.fairness() > 0.95, "{}", outcome.fairness());
+        }
+    }
+
+    /// A lone client used four of Discord's five requests in five seconds, because it sent the fifth when the next window had begun. A retry loop
+    /// was faster. Resets in whole seconds cost short windows the rest.
+    #[test]
+    fn clients_use_windows_whose_length_is_not_reported() {
+        for (clients, rate, window) in UNKNOWN_WINDOWS {
+            let outcome = unknown_window(clients, rate, window);
+            let used = outcome.utilization(240.0);
+            let least = match (rate, window) {
+                (1.0, _) | (_, 60.0) => 0.97,
+                (_, 1.0) => 0.64,
+                _ => 0.88,
+            };
+            assert!(used >= least, "{clients} {rate} {window}: {used}");
+            assert!(refused_part(&outcome) < 0.01, "{}", refused_part(&outcome));
+            assert!(outcome.fairness() > 0.9, "{}", outcome.fairness());
         }
     }
 

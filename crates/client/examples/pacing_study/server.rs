@@ -4,7 +4,7 @@
 
 use tollgate_client::{Nanos, Timestamp};
 use tollgate_core::{Outcome, QuotaStatus, QuotaUnit};
-use tollgate_http::{Dialects, HeaderFields, QuotaPolicy, RateLimitItem, RateLimitStatus};
+use tollgate_http::{Dialect, Dialects, HeaderFields, QuotaPolicy, RateLimitItem, RateLimitStatus};
 
 /// The answer to a request: a status, and the fields that the server sends.
 pub(crate) struct Reply {
@@ -27,6 +27,7 @@ pub(crate) struct Server {
     burst: f64,
     incident: Option<Incident>,
     reports: bool,
+    dialects: Dialects,
     /// Whether the quota resets at the end of each window, and does not refill before.
     is_window: bool,
     tokens: f64,
@@ -42,6 +43,7 @@ impl Server {
             burst,
             incident: None,
             reports: false,
+            dialects: Dialects::default(),
             is_window: false,
             tokens: burst,
             refilled_at: 0.0,
@@ -57,6 +59,12 @@ impl Server {
 
     pub(crate) fn with_reports(mut self) -> Self {
         self.reports = true;
+        self
+    }
+
+    /// Reports quota, rest and reset, and not how long a window is: most APIs do.
+    pub(crate) fn with_unknown_window(mut self) -> Self {
+        self.dialects = Dialect::XRateLimit.into();
         self
     }
 
@@ -150,7 +158,7 @@ impl Server {
         };
         let items = [RateLimitItem::new(&policy, outcome, &status)];
         let status = RateLimitStatus::new(outcome, &items).with_now(now);
-        status.write(Dialects::default(), &mut fields);
+        status.write(self.dialects, &mut fields);
         fields
     }
 }

@@ -3,44 +3,61 @@
 //! Must not know: why frames were read.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt as _;
 use pin_project_lite::pin_project;
 
 pin_project! {
     /// The body of a response. It is the inner one; of a refusal, the layer may have read the first frames.
     #[derive(Debug)]
-    pub struct PacedBody<B> {
+    pub struct PacedBody<B: Body> {
         read: VecDeque<Frame<Bytes>>,
+        // The error after these frames. The reader of the body gets it.
+        error: Option<B::Error>,
         #[pin]
         inner: B,
     }
 }
 
-impl<B> PacedBody<B> {
-    pub(super) const fn new(inner: B) -> Self {
+impl<B: Body> PacedBody<B> {
+    pub(crate) const fn new(inner: B) -> Self {
         Self {
             read: VecDeque::new(),
+            error: None,
             inner,
         }
     }
 }
 
 impl<B: Body<Data = Bytes> + Unpin> PacedBody<B> {
-    /// Reads the whole body if it has at most `max` bytes, and returns them. The frames stay in the body.
-    pub(super) async fn peek(&mut self, max: usize) -> Vec<u8> {
+    /// Reads the whole body if it has at most `max` bytes and arrives before the alarm, and returns what it has read. The frames
+    /// stay in the body.
+    pub(crate) async fn peek(&mut self, max: usize, alarm: impl Future<Output = ()>) -> Vec<u8> {
+        let mut alarm = pin!(alarm);
         let mut bytes = Vec::new();
-        while let Some(Ok(frame)) = self.inner.frame().await {
-            if let Some(data) = frame.data_ref() {
-                bytes.extend_from_slice(data);
-            }
-            self.read.push_back(frame);
-            if bytes.len() > max || self.read.len() > MAX_FRAMES {
-                break;
+        while bytes.len() <= max && self.read.len() <= MAX_FRAMES {
+            let frame = poll_fn(
+                |context| match Pin::new(&mut self.inner).poll_frame(context) {
+                    Poll::Pending => alarm.as_mut().poll(context).map(|()| None),
+                    frame => frame,
+                },
+            );
+            match frame.await {
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        bytes.extend_from_slice(data);
+                    }
+                    self.read.push_back(frame);
+                }
+                Some(Err(error)) => {
+                    self.error = Some(error);
+                    break;
+                }
+                None => break,
             }
         }
         bytes
@@ -59,14 +76,17 @@ impl<B: Body<Data = Bytes>> Body for PacedBody<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.project();
-        match this.read.pop_front() {
-            Some(frame) => Poll::Ready(Some(Ok(frame))),
+        if let Some(frame) = this.read.pop_front() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        match this.error.take() {
+            Some(error) => Poll::Ready(Some(Err(error))),
             None => this.inner.poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.read.is_empty() && self.inner.is_end_stream()
+        self.read.is_empty() && self.error.is_none() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -13,7 +13,6 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::Timestamp;
 use tollgate_store::{Clock, SystemClock};
 use tower_service::Service;
 
@@ -21,10 +20,11 @@ use super::PacerLayer;
 use super::body::PacedBody;
 use super::retries::{CloneBody, ReplayBody};
 use crate::attempts::{
-    Exchange, MAX_REFUSAL_BODY, ReadResponse, has_reason, read_fields, send_paced,
+    Exchange, MAX_REASON_WAIT, MAX_REFUSAL_BODY, ReadResponse, has_reason, read_fields, send_paced,
 };
 use crate::error::ClientError;
 use crate::request_facts::RequestFacts;
+use crate::shared_pacer::SharedPacer;
 
 /// A client's service behind a [`PacerLayer`]. Its response is that of the inner service; the last refusal is passed on.
 #[derive(Debug)]
@@ -58,9 +58,9 @@ type BoxedFuture<B, E> =
 
 /// The future of a [`PacedService`]. Dropping it is safe at any time: a request that waits gives its place back.
 #[must_use = "futures do nothing unless polled"]
-pub struct PacedFuture<B, E>(BoxedFuture<B, E>);
+pub struct PacedFuture<B: Body, E>(BoxedFuture<B, E>);
 
-impl<B, E> Future for PacedFuture<B, E> {
+impl<B: Body, E> Future for PacedFuture<B, E> {
     type Output = Result<Response<PacedBody<B>>, ClientError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -68,7 +68,7 @@ impl<B, E> Future for PacedFuture<B, E> {
     }
 }
 
-impl<B, E> fmt::Debug for PacedFuture<B, E> {
+impl<B: Body, E> fmt::Debug for PacedFuture<B, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PacedFuture").finish_non_exhaustive()
     }
@@ -83,6 +83,7 @@ where
     C: Clock + 'static,
     Q: Send + 'static,
     B: Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Send,
 {
     type Response = Response<PacedBody<B>>;
     type Error = ClientError<S::Error>;
@@ -126,6 +127,7 @@ where
     R: ReplayBody<Q> + Send + Sync,
     Q: Send,
     B: Body<Data = Bytes> + Unpin + Send,
+    B::Error: Send,
 {
     type Request = (Parts, Q);
     type Response = Response<PacedBody<B>>;
@@ -145,20 +147,23 @@ where
         Ok(response.map(PacedBody::new))
     }
 
-    async fn read(
+    async fn read<T: Clock + 'static>(
         mut response: Self::Response,
-        now: Timestamp,
-    ) -> ReadResponse<Self::Response, S::Error> {
-        let mut reader = read_fields(response.headers(), now);
+        pacer: &SharedPacer<T>,
+    ) -> ReadResponse<Self::Response> {
+        let mut reader = read_fields(response.headers(), pacer.now());
         let status = response.status().as_u16();
         if has_reason(status, response.headers()) {
-            let body = response.body_mut().peek(MAX_REFUSAL_BODY).await;
+            let body = response
+                .body_mut()
+                .peek(MAX_REFUSAL_BODY, pacer.alarm(MAX_REASON_WAIT))
+                .await;
             if let Some(media_type) = response.headers().get(CONTENT_TYPE) {
                 reader.body(media_type.as_bytes(), &body);
             }
         }
         ReadResponse {
-            response: Ok(response),
+            response,
             status,
             info: reader.finish(),
         }

@@ -235,7 +235,12 @@ impl Bucket {
         let spread = nanos(random.fraction() * gap);
         let demanded = refusal.retry_after.map(|wait| wait.saturating_add(spread));
         if is_reported {
-            return demanded.unwrap_or(Nanos::ZERO);
+            self.failures = self.failures.saturating_add(1);
+            // The reset may have passed, by a wrong clock for example. Then nothing says when to come back.
+            let is_said = refusal.retry_after.is_some_and(|wait| !wait.is_zero());
+            return demanded
+                .filter(|_| is_said)
+                .unwrap_or_else(|| backoff(self.failures, random));
         }
         // A probe is expected to be refused: it says nothing about the pace.
         let is_new = self

@@ -9,6 +9,7 @@
 
 mod bucket;
 pub(crate) mod hidden_quota;
+mod numbers;
 mod partition_table;
 mod reported_limit;
 mod wait_queue;
@@ -20,6 +21,7 @@ use tollgate_store::shared_quota::SharedLimit;
 
 use self::bucket::Bucket;
 use self::hidden_quota::Purpose;
+use self::numbers::{from_count, nanos, seconds, to_count, to_whole};
 use self::partition_table::{BucketId, PartitionTable};
 use self::wait_queue::WaitQueue;
 use crate::error::PaceError;
@@ -155,6 +157,20 @@ impl Pacer {
         bucket.enqueue(waiter, request.priority, request.is_retry);
         self.table.mark_busy(id);
         Ok(Acquired::Queued(waiter))
+    }
+
+    /// Whether a request that asked now would fail at once, because its turn is too far away. Nothing is queued.
+    pub(crate) fn check_turn(
+        &mut self,
+        request: &PaceRequest<'_>,
+        now: Timestamp,
+    ) -> Result<(), PaceError> {
+        let id = self.table.find(request.partition, request.route, now);
+        let Some(bucket) = self.table.get_mut(id) else {
+            return Ok(());
+        };
+        let wait = bucket.expected_wait(&request.cost, now);
+        self.settings.check_wait(wait, request.deadline, now)
     }
 
     /// When [`Pacer::grant_due`] has to be called next. `None` if nothing waits for a time.
@@ -391,51 +407,3 @@ impl Pacer {
 
 /// A time that never comes.
 const NEVER: Timestamp = Timestamp::from_nanos(u64::MAX);
-
-/// A span as seconds.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a pace needs no more than 52 bits"
-)]
-fn seconds(span: Nanos) -> f64 {
-    span.as_nanos() as f64 / 1e9
-}
-
-/// Seconds as a span, at most a day.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to a positive number that fits"
-)]
-fn nanos(seconds: f64) -> Nanos {
-    Nanos::from_nanos((seconds.clamp(0.0, 86_400.0) * 1e9) as u64)
-}
-
-/// A count as a number to calculate with.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a pace needs no more than 52 bits"
-)]
-const fn from_count(count: u64) -> f64 {
-    count as f64
-}
-
-/// A small number as a count.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to a positive number that fits"
-)]
-fn to_count(number: f64) -> u32 {
-    number.clamp(0.0, 1_000.0) as u32
-}
-
-/// A quota as a count.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to a positive number that fits"
-)]
-fn to_whole(number: f64) -> u64 {
-    number.clamp(0.0, 9e15) as u64
-}

@@ -61,6 +61,8 @@ const LONE_SHARE: f64 = 0.9;
 
 /// The share is measured when all clients have used this many units, or after this many seconds.
 const MIN_SPENT: f64 = 6.0;
+/// At the end of a window it is measured if all clients have used this many units: a small quota never has more in one window.
+const MIN_SPENT_IN_WINDOW: f64 = 3.0;
 const MAX_MEASURED_SECONDS: f64 = 5.0;
 /// The weight of older measurements beside a new one.
 const MEMORY: f64 = 0.35;
@@ -96,6 +98,8 @@ pub(crate) struct ReportedLimit {
     measured_remaining: f64,
     /// What this client has used since the last measurement.
     used: f64,
+    /// The same when the last report arrived.
+    used_before_report: f64,
     /// What this client and all clients have used, by all measurements. Old ones weigh less.
     own: f64,
     total: f64,
@@ -122,6 +126,7 @@ impl ReportedLimit {
             measured_at: now,
             measured_remaining: reported,
             used: 0.0,
+            used_before_report: 0.0,
             own: FIRST_WEIGHT,
             total: FIRST_WEIGHT / FIRST_SHARE,
         };
@@ -245,8 +250,9 @@ impl ReportedLimit {
         self.is_bucket &= self.resembles_bucket(info);
         self.reset_at = now.after(reset_after(info));
         self.reported_at = now;
-        self.reported = reported;
-        self.measure(now);
+        let reported_before = std::mem::replace(&mut self.reported, reported);
+        self.measure(reported_before, now);
+        self.used_before_report = self.used;
         self.remaining = (reported - self.in_flight).max(0.0);
         self.next_at = self.sent_at.after(self.gap());
     }
@@ -302,7 +308,14 @@ impl ReportedLimit {
     /// Units per second until the end of the window, for this client.
     fn window_rate(&self, share: f64) -> f64 {
         let left = seconds(self.reset_at.since(self.sent_at.max(self.reported_at))).max(1.0);
-        let total = self.remaining.max(1.0) / left;
+        let total = if self.reported < self.cost {
+            // Nothing is sent before the reset, and after it there is the whole quota again.
+            self.quota.unwrap_or(self.cost).max(self.cost)
+                / self.window.map_or(left, seconds).max(left)
+        } else {
+            // One more, so that the last unit is used before the reset, not at it.
+            (self.remaining.max(1.0 - share) + share) / left
+        };
         let Some(sustained) = self.sustained() else {
             return Self::favored(share, 1.0) * total;
         };
@@ -331,7 +344,7 @@ impl ReportedLimit {
     }
 
     /// Measures what this client and all clients have used since the last measurement.
-    fn measure(&mut self, now: Timestamp) {
+    fn measure(&mut self, reported_before: f64, now: Timestamp) {
         let elapsed = seconds(now.since(self.measured_at));
         let is_full = self.quota.is_some_and(|quota| self.reported + 1.0 >= quota);
         let spent = if is_full {
@@ -339,7 +352,7 @@ impl ReportedLimit {
         } else {
             self.measured_remaining - self.reported + self.gained(elapsed)
         };
-        // A window has ended: nobody knows what was used before its end.
+        // A window has ended: nobody knows what was used between its last report and its end.
         let is_next_window = spent < 0.0;
         let jump = self.quota.map_or(0.0, |quota| WINDOW_JUMP * quota);
         self.is_bucket &= spent >= -jump || self.share() < WINDOW_SHARE;
@@ -349,14 +362,24 @@ impl ReportedLimit {
         if !is_next_window && (self.used <= 0.0 || !is_long) {
             return;
         }
+        let spent_in_window = self.measured_remaining - reported_before;
         if !is_next_window {
-            let memory = if is_full { FULL_MEMORY } else { MEMORY };
-            self.own = self.own * memory + self.used;
-            self.total = self.total * memory + spent.max(self.used);
+            self.learn(self.used, spent, if is_full { FULL_MEMORY } else { MEMORY });
+        } else if !self.is_bucket
+            && self.used_before_report > 0.0
+            && spent_in_window >= MIN_SPENT_IN_WINDOW
+        {
+            self.learn(self.used_before_report, spent_in_window, MEMORY);
         }
         self.measured_at = now;
         self.measured_remaining = self.reported;
         self.used = 0.0;
+    }
+
+    /// Records what this client and all clients have used. `memory` is the weight of older measurements.
+    fn learn(&mut self, used: f64, spent: f64, memory: f64) {
+        self.own = self.own * memory + used;
+        self.total = self.total * memory + spent.max(used);
     }
 
     /// What a bucket has gained in this many seconds.

@@ -7,5 +7,6 @@ mod layer;
 mod memory;
 mod pacing;
 mod partitions;
+mod refusal_bodies;
 mod retries;
 mod support;

@@ -31,6 +31,54 @@ fn control_a_pacer_that_reads_no_fields_sends_too_early() {
     assert_eq!(pacer.waiting(), 0);
 }
 
+/// GitHub says when its quota resets, and not how long its window is. A client that knew nothing else took a quarter of one
+/// request as its part of what was left, and waited up to eight times as long as GitHub asked for.
+#[test]
+fn a_used_up_quota_is_waited_for_until_its_reset() {
+    let mut pacer = pacer();
+    let fields = [
+        ("x-ratelimit-limit", "60"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "40"),
+    ];
+    let grant = granted(&mut pacer, &request(), NOW);
+    pacer.on_response(grant, 403, &info(&fields), NOW);
+    let waiter = queued(&mut pacer, &request(), NOW);
+    assert!(due(&mut pacer, seconds(39)).is_empty());
+    // Clients that are refused together come back one after another.
+    assert_eq!(due(&mut pacer, seconds(45)), [waiter]);
+}
+
+/// A server with a wrong clock reports resets that have passed. Its refusals are backed off from as those that say nothing.
+#[test]
+fn a_refusal_whose_reset_has_passed_is_backed_off_from() {
+    let mut pacer = pacer();
+    let fields = [
+        ("x-ratelimit-limit", "5000"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "1600000000"),
+    ];
+    let mut now = NOW;
+    for _ in 0..12 {
+        let grant = granted(&mut pacer, &request(), now);
+        pacer.on_response(grant, 429, &info(&fields), now);
+        let waiter = queued(&mut pacer, &request(), now);
+        now = pacer.next_wakeup(now).unwrap();
+        assert_eq!(due(&mut pacer, now), [waiter]);
+        let WaiterState::Granted(grant) = pacer.poll(waiter) else {
+            panic!()
+        };
+        pacer.release(grant, now);
+        now = now.after(Nanos::from_millis(1));
+    }
+    // Twelve backoffs of full jitter, from 100 ms to 25 s.
+    assert!(
+        now.since(NOW) > Nanos::from_secs(10),
+        "{:?}",
+        now.since(NOW)
+    );
+}
+
 #[test]
 fn waits_that_servers_ask_for_are_capped() {
     let mut pacer = blocked("31536000");

@@ -68,7 +68,7 @@ pub(super) fn due(pacer: &mut Pacer, now: Timestamp) -> Vec<WaiterId> {
     due
 }
 
-pub(super) fn poll_once<F: Future>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
+pub(super) fn poll_once<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
     future
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()))

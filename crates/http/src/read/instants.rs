@@ -62,11 +62,11 @@ const fn at(since_1970: Nanos) -> Instant {
     Instant::At(Timestamp::from_nanos(since_1970.as_nanos()))
 }
 
-/// An HTTP date in any of its three formats.
+/// An HTTP date in any of its three formats. Dates after 2554 are the last that a timestamp holds: a malformed one would be ignored.
 pub(super) fn http_date(text: &str) -> Option<Timestamp> {
     let date = httpdate::parse_http_date(text).ok()?;
     let since = date.duration_since(UNIX_EPOCH).ok()?;
-    let nanos = u64::try_from(since.as_nanos()).ok()?;
+    let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
     Some(Timestamp::from_nanos(nanos))
 }
 
@@ -166,8 +166,8 @@ fn rfc_3339(text: &str) -> Option<Timestamp> {
     }
     let local = days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
     let seconds = local.checked_sub(offset_seconds(offset)?)?;
-    let nanos = u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?;
-    Some(Timestamp::from_nanos(nanos.checked_add(fraction)?))
+    let nanos = u64::try_from(seconds).ok()?.saturating_mul(1_000_000_000);
+    Some(Timestamp::from_nanos(nanos.saturating_add(fraction)))
 }
 
 fn offset_seconds(offset: &str) -> Option<i64> {
@@ -286,6 +286,20 @@ mod tests {
         );
         assert_eq!(retry_after("2.0"), after(2_000), "Shopify sends a fraction");
         assert_eq!(retry_after("6m0s"), None, "not a format of Retry-After");
+    }
+
+    /// `Fri, 31 Dec 9999` is how people write "never". It was ignored, and the client came back within a second.
+    #[test]
+    fn a_date_that_no_timestamp_holds_is_the_last_one() {
+        let last = Some(Instant::At(Timestamp::from_nanos(u64::MAX)));
+        for date in [
+            "Fri, 31 Dec 9999 23:59:59 GMT",
+            "Wed, 01 Jan 2555 00:00:00 GMT",
+        ] {
+            assert_eq!(retry_after(date), last, "{date}");
+            assert_eq!(reset(date), last, "{date}");
+        }
+        assert_eq!(reset("9999-12-31T23:59:59Z"), last);
     }
 
     /// The last whole second that a timestamp holds, in the year 2554.

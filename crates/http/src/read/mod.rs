@@ -59,7 +59,8 @@ pub struct ResponseReader {
     now: Timestamp,
     /// The server's time when it sent the response.
     date: Option<Timestamp>,
-    retry_after: Option<instants::Instant>,
+    /// The longest delay and the last date of `Retry-After`. Readers of a field that is sent twice may take either, so both are obeyed.
+    retry_after: (Option<Nanos>, Option<Timestamp>),
     fields: u32,
 }
 
@@ -73,7 +74,7 @@ impl ResponseReader {
             info: RateLimitInfo::default(),
             now,
             date: None,
-            retry_after: None,
+            retry_after: (None, None),
             fields: 0,
         }
     }
@@ -122,10 +123,10 @@ impl ResponseReader {
     }
 
     fn resolve_retry_after(&mut self) {
-        if let Some(retry_after) = self.retry_after.take() {
-            let wait = retry_after.wait_from(self.date.unwrap_or(self.now));
-            self.info.retry_after = self.info.retry_after.max(Some(wait));
-        }
+        let (delay, date) = std::mem::take(&mut self.retry_after);
+        let server_now = self.date.unwrap_or(self.now);
+        let until_date = date.map(|date| date.since(server_now));
+        self.info.retry_after = self.info.retry_after.max(delay).max(until_date);
     }
 
     fn read_field(&mut self, name: &str, value: &[u8]) -> Result<(), Malformed> {
@@ -165,8 +166,11 @@ impl ResponseReader {
                 Ok(())
             }
             "retry-after" => {
-                let wait = instants::retry_after(vendors::text(value)?).ok_or(Malformed)?;
-                self.retry_after = Some(wait);
+                let (delay, date) = &mut self.retry_after;
+                match instants::retry_after(vendors::text(value)?).ok_or(Malformed)? {
+                    instants::Instant::After(wait) => *delay = (*delay).max(Some(wait)),
+                    instants::Instant::At(time) => *date = (*date).max(Some(time)),
+                }
                 Ok(())
             }
             "retry-after-ms" | "x-retry-after-ms" => {

@@ -352,6 +352,22 @@ fn shapes_of_other_well_known_servers_are_read() {
     );
 }
 
+/// A proxy may add a `Retry-After` of its own. The last one counted, also if it was the shortest.
+#[test]
+fn the_longest_of_several_waits_counts() {
+    let later = "Tue, 14 Nov 2023 22:15:20 GMT";
+    for fields in [
+        [("retry-after", "120"), ("retry-after", "1")],
+        [("retry-after", "1"), ("retry-after", "120")],
+        [("retry-after", later), ("retry-after", "1")],
+        [("retry-after", "1"), ("retry-after", later)],
+        [("retry-after-ms", "120000"), ("retry-after", "1")],
+    ] {
+        let wait = read(&fields).retry_after;
+        assert!(wait >= Some(Nanos::from_secs(119)), "{fields:?}: {wait:?}");
+    }
+}
+
 #[test]
 fn bodies_tell_a_used_up_quota_from_a_rate() {
     let read = |body: &str| {
