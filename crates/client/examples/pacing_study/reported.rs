@@ -195,8 +195,8 @@ pub(crate) fn print() {
 #[cfg(test)]
 mod tests {
     use super::{
-        BUCKETS, HARD_BUCKETS, UNKNOWN_WINDOWS, bucket, joined_part, mean, most, refused_part,
-        shared_window, unknown_window,
+        BUCKETS, HARD_BUCKETS, UNKNOWN_WINDOWS, bucket, joined_part, mean, most, paced,
+        refused_part, shared_window, unknown_window,
     };
     use crate::kinds;
     use crate::server::Server;
@@ -242,6 +242,37 @@ mod tests {
             assert!(case.delay(&outcome) <= 0.05, "{}", case.delay(&outcome));
             assert!(refused_part(&outcome) < 0.01, "{}", refused_part(&outcome));
         }
+    }
+
+    /// A lone client spread its requests over the whole window: a thousand requests under a quota of 5,000 an hour took twelve minutes,
+    /// and a loop that sends one after another took one.
+    #[test]
+    fn a_lone_client_does_not_spread_a_few_requests_over_an_hour() {
+        for has_length in [true, false] {
+            let server = Server::new(5_000.0 / 3_600.0, 5_000.0).with_reports();
+            let server = match has_length {
+                true => server.with_windows(),
+                false => server.with_windows().with_unknown_window(),
+            };
+            let simulation = Simulation::new(vec![paced()(1)], server).with_work(1_000);
+            let outcome = simulation.run(3_600.0);
+            assert!(outcome.finished_at < 110.0, "{}", outcome.finished_at);
+            assert_eq!(outcome.total_refused(), 0);
+        }
+    }
+
+    /// A client that was alone has used most of the window when another one joins. Neither may be refused for it, and from the next
+    /// window on they share.
+    #[test]
+    fn a_client_that_joins_a_lone_one_shares_the_next_windows() {
+        let server = Server::new(5.0, 300.0).with_reports().with_windows();
+        let clients = (0..2).map(|client| paced()(client)).collect();
+        let simulation = Simulation::new(clients, server).with_last_start(90.0);
+        let outcome = simulation.run(600.0);
+        let joined = outcome.admitted.last().copied().unwrap_or_default();
+        let fair = 5.0 * (600.0 - 120.0) / 2.0;
+        assert!(joined as f64 > 0.8 * fair, "{joined} of {fair}");
+        assert!(refused_part(&outcome) < 0.01, "{}", refused_part(&outcome));
     }
 
     /// A lone client used 60 % of a window of a minute, and fifty clients were refused 95 % of their requests by one of five seconds.

@@ -58,6 +58,10 @@ const MIN_GAP: f64 = 0.5;
 /// The same for a client with more than this share, which is practically alone.
 const LONE_MIN_GAP: f64 = 0.1;
 const LONE_SHARE: f64 = 0.9;
+/// Such a client sends this much faster than it would have to, to use up a window at its end. It becomes slower with what remains, so
+/// nearly all of a window is used in its first quarter, and the rest serves requests that come later. Nobody waits for an hour because the
+/// quota is for an hour.
+const LONE_HURRY: f64 = 10.0;
 
 /// The share is measured when all clients have used this many units, or after this many seconds.
 const MIN_SPENT: f64 = 6.0;
@@ -316,20 +320,20 @@ impl ReportedLimit {
             // One more, so that the last unit is used before the reset, not at it.
             (self.remaining.max(1.0 - share) + share) / left
         };
+        let is_lone = share > LONE_SHARE;
         let Some(sustained) = self.sustained() else {
-            return Self::favored(share, 1.0) * total;
+            return Self::favored(share, 1.0) * if is_lone { total * LONE_HURRY } else { total };
         };
         if self.window.is_some_and(|window| window <= SHORT_WINDOW) {
             // Its end is reported in whole seconds: nobody knows when it is.
             return share * total.max(SHORT_WINDOW_RATE * sustained);
         }
         // Beyond twice the quota's own rate there is only a burst, which others want as well.
-        let most = if share > LONE_SHARE {
-            total
-        } else {
-            sustained / MIN_GAP
+        let rate = match is_lone {
+            true => total * LONE_HURRY,
+            false => total.min(sustained / MIN_GAP),
         };
-        Self::favored(share, 1.0) * total.min(most)
+        Self::favored(share, 1.0) * rate
     }
 
     /// The units per second that a bucket gains, and its quota.
