@@ -57,9 +57,11 @@ fn the_gateway_limits_and_forwards_to_a_real_server() {
     );
     let http2 = "--http2-prior-knowledge";
     assert_eq!(curl(&[http2], &url), format!("{} 200 2", seen("GET")));
+    // Over HTTP/1.1: nginx answers before it has read the body. Over HTTP/2 the stream is then reset without an error, and curl 7.88
+    // takes one in a hundred of such responses for an error.
     assert_eq!(
-        curl(&[http2, "-d", "body"], &url),
-        format!("{} 200 2", seen("POST"))
+        curl(&["--http1.1", "-d", "body"], &url),
+        format!("{} 200 1.1", seen("POST"))
     );
     let denied = curl(&["--http1.1"], &url);
     assert!(
