@@ -63,6 +63,8 @@ impl HiddenQuota {
         } else if now < self.settled_at && matches!(self.phase, Phase::Return { .. } | Phase::Hold)
         {
             self.target = self.target.min(self.rate * SEARCH_ROOM);
+            // Otherwise the client would hold the reduced rate without a search, and forget the rate before it.
+            self.search_former_rate(now, random);
         } else {
             self.cut(sent_at, now, random);
             let settle = match (self.phase == Phase::Hold, self.is_slow()) {
