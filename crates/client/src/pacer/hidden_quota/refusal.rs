@@ -16,7 +16,7 @@ use crate::random::Random;
 const PAUSE_REQUESTS: f64 = 3.0;
 const SLOW_PAUSE_REQUESTS: f64 = 1.0;
 /// The first refusal of all cuts to this part, or deeper if the rate was doubling: a burst that the server admitted hides how far it is above the quota.
-const FIRST_CUT: f64 = 0.55;
+const FIRST_CUT: f64 = 0.5;
 /// So many seconds of growth are undone.
 const UNDONE_SECONDS: f64 = 2.8;
 /// By how much the rate may grow after the first cut before it is held.
@@ -26,11 +26,11 @@ const SLOW_SEARCH_ROOM: f64 = 1.05;
 const SLOW_MARGIN: f64 = 0.03;
 /// A refusal of a rate that was held cuts it to this part for a moment.
 const DIP: f64 = 0.5;
-/// For this many requests after a cut, further refusals change nothing; for more after a dip or a measurement. Slow clients wait for fewer,
+/// For this many requests after a cut, further refusals change nothing; for more after a measurement. Slow clients wait for fewer,
 /// because each takes them longer.
 const SETTLE_REQUESTS: f64 = 8.0;
-const SLOW_SETTLE_REQUESTS: f64 = 6.0;
-const SLOW_DIP_SETTLE_REQUESTS: f64 = 8.0;
+const SLOW_SETTLE_REQUESTS: f64 = 10.0;
+const SLOW_DIP_SETTLE_REQUESTS: f64 = 6.0;
 const MEASURED_SETTLE_REQUESTS: f64 = 25.0;
 const SLOW_MEASURED_SETTLE_REQUESTS: f64 = 15.0;
 
