@@ -157,7 +157,7 @@ impl HiddenQuota {
             held: 0,
             tested: 0.0,
             is_measured: false,
-            held_refusal_at: Timestamp::EPOCH,
+            held_refusal_at: now,
             excess_at: now,
             admissions: AdmissionCounter::new(now),
             confirmed_rate: None,
