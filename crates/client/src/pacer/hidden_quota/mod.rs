@@ -253,8 +253,12 @@ impl HiddenQuota {
             self.target = (self.target + 0.3 * self.rate).min(self.peak);
         }
         if let Some(rate) = self.admissions.on_success(sent_at, now) {
-            // A window has ended in which nothing was admitted any more: the whole cycle tells the rate.
-            self.reduced = None;
+            // A window has ended in which nothing was admitted any more: the whole cycle tells the rate. It ends a search only if it is about
+            // the former rate: a client with a low rate may be refused as often because of another one.
+            self.reduced = self
+                .reduced
+                .take()
+                .and_then(|reduced| reduced.without_series(rate));
             self.hold_at(rate * (1.0 - MARGIN), now);
         }
         if purpose == Purpose::Probe {

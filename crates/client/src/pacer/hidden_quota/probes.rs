@@ -71,6 +71,14 @@ pub(super) struct ReducedQuota {
     fruitful_series: u32,
 }
 
+impl ReducedQuota {
+    /// The search without its present series, unless this rate ends it.
+    pub(super) fn without_series(mut self, rate: f64) -> Option<Self> {
+        self.series = None;
+        (rate < self.former_rate * REDUCED_PART).then_some(self)
+    }
+}
+
 impl HiddenQuota {
     pub(super) fn series(&mut self) -> Option<&mut ProbeSeries> {
         self.reduced.as_mut()?.series.as_mut()
