@@ -40,9 +40,9 @@ const DROP: Incident = Incident {
 /// Runs of the same scenario with other seeds, in tests and for the tables.
 #[cfg(test)]
 const RUNS: u64 = 10;
-const TABLE_RUNS: u64 = 40;
-/// Two processes recover at a time that chance decides, and some runs take minutes: the mean needs more runs.
-const TWO_PROCESS_RUNS: u64 = 160;
+const TABLE_RUNS: u64 = 200;
+/// Two processes recover at a time that chance decides: the mean needs more runs.
+const TWO_PROCESS_RUNS: u64 = 400;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -62,8 +62,9 @@ fn print_all() {
         2,
         TWO_PROCESS_RUNS,
         &[
-            (3, 1.0),
-            (5, 1.0),
+            (3, 1.05),
+            (5, 1.05),
+            (6, 1.05),
             (8, 1.05),
             (12, 1.05),
             (20, 1.05),
@@ -75,11 +76,11 @@ fn print_all() {
         TABLE_RUNS,
         &[
             (4, 1.05),
+            (6, 1.05),
             (8, 1.05),
             (12, 1.05),
             (20, 1.05),
-            (30, 1.05),
-            (60, 1.05),
+            (40, 1.05),
         ],
     );
     bounds::print();
@@ -175,7 +176,7 @@ fn print_start() {
     );
 }
 
-type MakeClient = Box<dyn Fn(u64) -> Box<dyn Client>>;
+type MakeClient = Box<dyn Fn(u64) -> Box<dyn Client> + Sync>;
 
 fn paced() -> MakeClient {
     Box::new(|seed| Box::new(Paced::new(PacerSettings::default(), seed)))
@@ -211,9 +212,7 @@ fn hidden_quota(processes: u32, seed: u64, make: &MakeClient) -> Outcome {
 }
 
 fn hidden_quota_runs(processes: u32, runs: u64, make: &MakeClient) -> Vec<Outcome> {
-    (0..runs)
-        .map(|seed| hidden_quota(processes, seed, make))
-        .collect()
+    in_parallel(0..runs, |seed| hidden_quota(processes, seed, make))
 }
 
 /// Runs with each of these seeds, on all processors.
@@ -226,7 +225,7 @@ fn in_parallel(seeds: std::ops::Range<u64>, run: impl Fn(u64) -> Outcome + Sync)
             scope.spawn(move || seeds.map(run).collect::<Vec<_>>())
         };
         let shares: Vec<_> = (0..threads).map(share).collect();
-        let outcomes = shares.into_iter().map(|share| share.join());
+        let outcomes = shares.into_iter().map(std::thread::ScopedJoinHandle::join);
         outcomes
             .flat_map(|outcomes| outcomes.expect("a run does not panic"))
             .collect()
@@ -281,11 +280,11 @@ mod tests {
         assert!(least_fairness(&runs) >= 0.97, "{}", least_fairness(&runs));
     }
 
-    /// Two refusals in quick succession at the reduction lowered the rate without a search. One of thirty runs, and one of twelve over loopback, then
+    /// Two refusals in quick succession at the reduction lowered the rate without a search. One of fifty runs, and one of twelve over loopback, then
     /// used 88 % of the quota: a process held half of its rate until the end.
     #[test]
     fn no_process_forgets_its_former_rate() {
-        for seed in [2, 17, 23, 24, 150, 160, 240, 271, 278] {
+        for seed in [35, 65, 104, 173, 261] {
             let run = hidden_quota(2, seed, &paced());
             let used = run.utilization(SECONDS);
             assert!(used >= 0.93, "seed {seed}: {used}");
