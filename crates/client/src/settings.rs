@@ -113,8 +113,9 @@ impl PacerSettings {
         Ok(self)
     }
 
-    /// Sets how soon, and with which growth of the interval, a client looks for a reduced quota to come back. Every look
-    /// that finds nothing costs one refusal. Default: every 8 s at first, a twentieth longer each time.
+    /// Sets how often, and with which growth of the interval, a client looks for a reduced quota to come back. Every look
+    /// that finds nothing costs at least one refusal. The interval grows after the first minute. Default: every 8 s, then a
+    /// twentieth longer each time.
     ///
     /// # Errors
     /// The interval must be at least 100 ms, and the growth from 1 to 10.

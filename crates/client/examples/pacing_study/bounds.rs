@@ -4,11 +4,19 @@
 //! refusal. The best clients know everything else: their rates, the rates of the others, and the moment of the reduction. Must
 //! not know: our client.
 
+use crate::RATE;
+
 /// For how long the quota is reduced.
 const REDUCED: f64 = 60.0;
 /// Each process is refused once at the start and once at the reduction: one that is not refused knows of neither.
 const WITHOUT_LOOKS: f64 = 2.0;
 const RUNS: u64 = 10_000;
+/// A round trip of the study, in seconds. Its half varies by a fifth of it.
+const ROUND_TRIP: f64 = 0.05;
+/// By how many doublings the rate grows in a second when the start ends.
+const DOUBLINGS: f64 = 0.5;
+/// After its look a client leaves out so many requests.
+const PAUSE: f64 = 3.0;
 
 pub(crate) fn print() {
     println!("\nbest clients, two processes: refused, and the first find after the return");
@@ -21,6 +29,18 @@ pub(crate) fn print() {
             gap / 2.0,
             nth_find(2, 1, looks / 2.0)
         );
+    }
+    let (in_flight, look) = (refused_in_flight(), refusals_of_a_look());
+    // Each process measures its rate by a second refusal after the start.
+    let without_looks = 2.0 * WITHOUT_LOOKS + 2.0 + in_flight;
+    println!(
+        "\ntwo processes with a round trip of {:.0} ms: {in_flight:.1} refusals in flight, {look:.2} for each look",
+        ROUND_TRIP * 1e3
+    );
+    println!("refused  looks  first find, alternating: mean");
+    for refused in [20.0, 24.0, 26.0, 29.0, 37.0] {
+        let looks = (refused - without_looks) / look;
+        println!("{refused:>7} {looks:>6.1} {:>14.1}s", REDUCED / looks / 2.0);
     }
     println!("\nbest clients, fifty processes: 90 % of the restored quota is used");
     println!("refused each  finder uses  finds needed  mean");
@@ -35,6 +55,64 @@ pub(crate) fn print() {
     }
 }
 
+/// The requests of two processes that the server refuses because they were sent before its first refusal was known: when the burst at the start ends, and when
+/// the quota is halved. The burst of a second hides how far the rate is above the quota.
+fn refused_in_flight() -> f64 {
+    let growth = DOUBLINGS * std::f64::consts::LN_2;
+    // With a rate of x quotas, the requests above the quota are (x - 1 - ln x) / growth seconds of it.
+    let mut peak = 2.0_f64;
+    for _ in 0..100 {
+        peak = 1.0 + peak.ln() + growth;
+    }
+    (peak - 1.0) * RATE * ROUND_TRIP + 0.5 * RATE * ROUND_TRIP
+}
+
+/// The mean refusals of two processes for each look: a look empties the server's bucket, so that the other process is refused as well. It may come just
+/// before the last request of the look, or soon after it. The processes use 98 % of the reduced quota.
+fn refusals_of_a_look() -> f64 {
+    let mut fraction = random();
+    let quota = RATE / 2.0;
+    let gap = 2.0 / (quota * 0.98);
+    let mut refused = 0_u32;
+    for _ in 0..RUNS {
+        let mut way = || ROUND_TRIP / 2.0 + ROUND_TRIP / 5.0 * (2.0 * fraction() - 1.0);
+        let mut arrivals: Vec<(f64, bool)> = Vec::new();
+        let phase = gap * way() / ROUND_TRIP;
+        arrivals.extend((0..25).map(|request| (phase + gap * f64::from(request) + way(), false)));
+        arrivals.push((way(), true));
+        let (mut tokens, mut last) = (2.0 + 3.0 * way() / ROUND_TRIP, 0.0);
+        while !arrivals.is_empty() {
+            let next = arrivals.iter().enumerate();
+            let (index, _) = next
+                .min_by(|(_, left), (_, right)| left.0.total_cmp(&right.0))
+                .expect("it is not empty");
+            let (at, is_look) = arrivals.swap_remove(index);
+            tokens += quota * (at - last);
+            last = at;
+            let is_admitted = tokens >= 1.0;
+            tokens -= f64::from(u8::from(is_admitted));
+            refused += u32::from(!is_admitted);
+            if is_look && is_admitted {
+                arrivals.push((at + way() + way(), true));
+            } else if is_look {
+                let end = at + way() + gap * PAUSE;
+                arrivals.retain(|(at, _)| *at < end);
+            }
+        }
+    }
+    f64::from(refused) / RUNS as f64
+}
+
+fn random() -> impl FnMut() -> f64 {
+    let mut seed = 1_u64;
+    move || {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
 /// How many processes have to find the quota until 90 % of it are used. Each that found it uses a multiple of its fair share, the
 /// others half of theirs.
 fn finds_needed(processes: f64, multiple: f64) -> u64 {
@@ -46,13 +124,7 @@ fn finds_needed(processes: f64, multiple: f64) -> u64 {
 /// its own.
 fn nth_find(processes: u64, needed: u64, looks: f64) -> f64 {
     let interval = REDUCED / looks;
-    let mut seed = 1_u64;
-    let mut fraction = || {
-        seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 11) as f64 / (1_u64 << 53) as f64
-    };
+    let mut fraction = random();
     let mut sum = 0.0;
     for _ in 0..RUNS {
         let mut finds: Vec<f64> = (0..processes).map(|_| interval * fraction()).collect();
@@ -64,7 +136,7 @@ fn nth_find(processes: u64, needed: u64, looks: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{finds_needed, nth_find};
+    use super::{finds_needed, nth_find, refusals_of_a_look, refused_in_flight};
 
     /// The mean of the smallest of two uniform times is a third of the interval: 13 looks of two processes are needed for a mean of 3 s.
     #[test]
@@ -72,5 +144,13 @@ mod tests {
         assert!((nth_find(2, 1, 10.0) - 2.0).abs() < 0.05);
         assert_eq!(finds_needed(50.0, 1.4), 23);
         assert_eq!(finds_needed(2.0, 1.4), 1);
+    }
+
+    /// With a round trip of no time, a look of two clients costs a quarter of a refusal beside its own: the other request comes within 80 ms, and the
+    /// bucket gains a token in 40 ms.
+    #[test]
+    fn a_look_costs_more_than_its_own_refusal() {
+        assert!((1.25..2.0).contains(&refusals_of_a_look()));
+        assert!((3.0..5.0).contains(&refused_in_flight()));
     }
 }

@@ -1,4 +1,8 @@
-//! Compares clients of a limited server in simulated time: `cargo run -p tollgate-client --example pacing_study`.
+//! Compares clients of a limited server in simulated time: `cargo run --release -p tollgate-client --example pacing_study`.
+//!
+//! - without arguments: the tables of `docs/client.md`
+//! - `refusals [RUNS [SEED]]`: the hidden quota, and when its refusals happen
+//! - `robustness [RUNS [SEED]]`: the same client where the quota, the network or the clients are others
 //!
 //! Its tests assert what `docs/client.md` claims. Must not know: how a pacer decides.
 #![expect(
@@ -12,7 +16,9 @@
 
 mod bounds;
 mod clients;
+mod refusals;
 mod reported;
+mod robustness;
 mod server;
 mod simulation;
 
@@ -34,31 +40,48 @@ const DROP: Incident = Incident {
 /// Runs of the same scenario with other seeds, in tests and for the tables.
 #[cfg(test)]
 const RUNS: u64 = 10;
-const TABLE_RUNS: u64 = 40;
-/// Two processes recover at a time that chance decides, and some runs take minutes: the mean needs more runs.
-const TWO_PROCESS_RUNS: u64 = 160;
+const TABLE_RUNS: u64 = 200;
+/// Two processes recover at a time that chance decides: the mean needs more runs.
+const TWO_PROCESS_RUNS: u64 = 400;
 
 fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize| args.get(index).and_then(|number| number.parse().ok());
+    let (runs, seed) = (number(1), number(2).unwrap_or(0));
+    match args.first().map(String::as_str) {
+        None => print_all(),
+        Some("refusals") => refusals::print(runs, seed),
+        Some("robustness") => robustness::print(runs.unwrap_or(10), seed),
+        Some(other) => println!("it knows `refusals` and `robustness`, not `{other}`"),
+    }
+}
+
+fn print_all() {
     print_comparison();
     print_probes(
         2,
         TWO_PROCESS_RUNS,
         &[
-            (2, 1.0),
-            (3, 1.0),
-            (5, 1.0),
-            (8, 1.0),
+            (3, 1.05),
+            (5, 1.05),
+            (6, 1.05),
             (8, 1.05),
-            (12, 1.0),
-            (20, 1.0),
-            (30, 1.0),
+            (12, 1.05),
+            (20, 1.05),
+            (30, 1.05),
         ],
     );
-    // A slow client looks at most once in so many requests, whatever its settings are.
     print_probes(
         50,
         TABLE_RUNS,
-        &[(8, 1.05), (60, 1.05), (90, 1.05), (150, 1.05)],
+        &[
+            (4, 1.05),
+            (6, 1.05),
+            (8, 1.05),
+            (12, 1.05),
+            (20, 1.05),
+            (40, 1.05),
+        ],
     );
     bounds::print();
     print_start();
@@ -153,7 +176,7 @@ fn print_start() {
     );
 }
 
-type MakeClient = Box<dyn Fn(u64) -> Box<dyn Client>>;
+type MakeClient = Box<dyn Fn(u64) -> Box<dyn Client> + Sync>;
 
 fn paced() -> MakeClient {
     Box::new(|seed| Box::new(Paced::new(PacerSettings::default(), seed)))
@@ -189,9 +212,24 @@ fn hidden_quota(processes: u32, seed: u64, make: &MakeClient) -> Outcome {
 }
 
 fn hidden_quota_runs(processes: u32, runs: u64, make: &MakeClient) -> Vec<Outcome> {
-    (0..runs)
-        .map(|seed| hidden_quota(processes, seed, make))
-        .collect()
+    in_parallel(0..runs, |seed| hidden_quota(processes, seed, make))
+}
+
+/// Runs with each of these seeds, on all processors.
+fn in_parallel(seeds: std::ops::Range<u64>, run: impl Fn(u64) -> Outcome + Sync) -> Vec<Outcome> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    std::thread::scope(|scope| {
+        let run = &run;
+        let share = |first: u64| {
+            let seeds = seeds.clone().skip(first as usize).step_by(threads as usize);
+            scope.spawn(move || seeds.map(run).collect::<Vec<_>>())
+        };
+        let shares: Vec<_> = (0..threads).map(share).collect();
+        let outcomes = shares.into_iter().map(std::thread::ScopedJoinHandle::join);
+        outcomes
+            .flat_map(|outcomes| outcomes.expect("a run does not panic"))
+            .collect()
+    })
 }
 
 fn least_fairness(runs: &[Outcome]) -> f64 {
@@ -237,19 +275,30 @@ mod tests {
     fn two_clients_find_a_hidden_quota_share_it_equally_and_use_almost_all_of_it() {
         let runs = hidden_quota_runs(2, RUNS, &paced());
         assert!(mean(&runs, |run| run.utilization(SECONDS)) >= 0.97);
-        assert!(mean(&runs, |run| run.total_refused() as f64) <= 40.0);
-        assert!(mean(&runs, |run| run.recovery(DROP.to, RATE)) <= 8.0);
-        assert!(least_fairness(&runs) >= 0.95, "{}", least_fairness(&runs));
+        assert!(mean(&runs, |run| run.total_refused() as f64) <= 32.0);
+        assert!(mean(&runs, |run| run.recovery(DROP.to, RATE)) <= 4.5);
+        assert!(least_fairness(&runs) >= 0.97, "{}", least_fairness(&runs));
+    }
+
+    /// Two refusals in quick succession at the reduction lowered the rate without a search. One of fifty runs, and one of twelve over loopback, then
+    /// used 88 % of the quota: a process held half of its rate until the end.
+    #[test]
+    fn no_process_forgets_its_former_rate() {
+        for seed in [35, 65, 104, 173, 261] {
+            let run = hidden_quota(2, seed, &paced());
+            let used = run.utilization(SECONDS);
+            assert!(used >= 0.93, "seed {seed}: {used}");
+        }
     }
 
     #[test]
     fn fifty_clients_find_a_hidden_quota_and_are_refused_a_few_times_each() {
         let runs = hidden_quota_runs(50, 3, &paced());
         let refused = mean(&runs, |run| run.total_refused() as f64 / 50.0);
-        assert!(refused <= 6.5, "{refused}");
-        assert!(mean(&runs, |run| run.utilization(SECONDS)) >= 0.97);
-        assert!(mean(&runs, Outcome::fairness) >= 0.85);
-        assert!(mean(&runs, |run| run.recovery(DROP.to, RATE)) <= 20.0);
+        assert!(refused <= 7.6, "{refused}");
+        assert!(mean(&runs, |run| run.utilization(SECONDS)) >= 0.975);
+        assert!(mean(&runs, Outcome::fairness) >= 0.87);
+        assert!(mean(&runs, |run| run.recovery(DROP.to, RATE)) <= 6.0);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) struct Server {
     rate: f64,
     burst: f64,
     incident: Option<Incident>,
+    /// The rate after the incident, if it is not the one before.
+    rate_after: Option<f64>,
     reports: bool,
     dialects: Dialects,
     /// Whether the quota resets at the end of each window, and does not refill before.
@@ -42,6 +44,7 @@ impl Server {
             rate,
             burst,
             incident: None,
+            rate_after: None,
             reports: false,
             dialects: Dialects::default(),
             is_window: false,
@@ -54,6 +57,12 @@ impl Server {
 
     pub(crate) fn with_incident(mut self, incident: Incident) -> Self {
         self.incident = Some(incident);
+        self
+    }
+
+    /// Another rate after the incident than before it.
+    pub(crate) fn with_rate_after(mut self, rate: f64) -> Self {
+        self.rate_after = Some(rate);
         self
     }
 
@@ -77,6 +86,7 @@ impl Server {
     pub(crate) fn rate_at(&self, second: f64) -> f64 {
         match self.incident {
             Some(incident) if (incident.from..incident.to).contains(&second) => incident.rate,
+            Some(incident) if second >= incident.to => self.rate_after.unwrap_or(self.rate),
             _ => self.rate,
         }
     }
@@ -84,7 +94,9 @@ impl Server {
     /// How many requests the quota admits in so many seconds, without the first burst.
     pub(crate) fn quota(&self, seconds: f64) -> f64 {
         let reduced = self.incident.map_or(0.0, |incident| {
-            (incident.to - incident.from) * (self.rate - incident.rate)
+            let after = self.rate - self.rate_after.unwrap_or(self.rate);
+            let end = incident.to.min(seconds);
+            (end - incident.from) * (self.rate - incident.rate) + (seconds - end) * after
         });
         self.rate * seconds - reduced
     }
@@ -100,7 +112,8 @@ impl Server {
         while !self.is_window && self.refilled_at < second {
             let step = (second - self.refilled_at).min(0.1);
             let rate = self.rate_at(self.refilled_at);
-            let burst = self.burst * (rate / self.rate);
+            // A bucket that holds no request would admit none.
+            let burst = (self.burst * (rate / self.rate)).max(1.0);
             self.tokens = (self.tokens + rate * step).min(burst);
             self.refilled_at += step;
         }

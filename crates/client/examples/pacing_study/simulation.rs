@@ -20,9 +20,28 @@ pub(crate) struct Outcome {
     /// Admitted requests in each tenth of a second.
     pub(crate) admitted_bins: Vec<u32>,
     pub(crate) arrived_bins: Vec<u32>,
+    /// The second and the client of each refusal.
+    pub(crate) refusals: Vec<(f64, usize)>,
     pub(crate) finished_at: f64,
     pub(crate) server: Server,
 }
+
+/// How long requests and responses take, and how late timers are.
+#[derive(Clone, Copy)]
+pub(crate) struct Network {
+    /// The least nanoseconds of one way, and by how much it varies.
+    pub(crate) one_way: u64,
+    pub(crate) variation: u64,
+    /// Timers are late by up to so many nanoseconds, and one in a hundred by up to 50 ms.
+    pub(crate) lateness: u64,
+}
+
+/// One way takes 15 to 35 ms.
+pub(crate) const NETWORK: Network = Network {
+    one_way: 15_000_000,
+    variation: 20_000_000,
+    lateness: 0,
+};
 
 impl Outcome {
     pub(crate) fn total_refused(&self) -> u64 {
@@ -84,9 +103,15 @@ pub(crate) struct Simulation<'a> {
     /// The requests that each client still has to have admitted.
     left: Option<Vec<u64>>,
     outcome: (Vec<u64>, Vec<u64>, Vec<u32>, Vec<u32>),
+    refusals: Vec<(f64, usize)>,
+    network: Network,
     seed: u64,
     /// When the last client starts, in seconds.
     last_start: f64,
+    /// The time in which the others start, in nanoseconds.
+    start_spread: u64,
+    /// Whether every other client has nothing to send in every other half minute.
+    has_idle_clients: bool,
 }
 
 impl<'a> Simulation<'a> {
@@ -102,8 +127,13 @@ impl<'a> Simulation<'a> {
             wakeups: vec![0; count],
             left: None,
             outcome: (vec![0; count], vec![0; count], Vec::new(), Vec::new()),
+            refusals: Vec::new(),
+            network: NETWORK,
             seed: 1,
             last_start: 0.0,
+            // Processes do not start in the same microsecond.
+            start_spread: 100_000_000,
+            has_idle_clients: false,
         }
     }
 
@@ -119,10 +149,28 @@ impl<'a> Simulation<'a> {
         self
     }
 
+    /// Clients start within so many seconds.
+    pub(crate) fn with_start_spread(mut self, seconds: f64) -> Self {
+        self.start_spread = (seconds * 1e9) as u64;
+        self
+    }
+
+    pub(crate) fn with_network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
+    /// Every other client has nothing to send in every other half minute.
+    pub(crate) fn with_idle_clients(mut self) -> Self {
+        self.has_idle_clients = true;
+        self
+    }
+
     pub(crate) fn run(mut self, seconds: f64) -> Outcome {
         for client in 0..self.clients.len() {
-            // Processes do not start in the same microsecond.
-            let mut start = self.random(100_000_000);
+            let spread = self.start_spread;
+            // A random number has 31 bits.
+            let mut start = self.random(spread.min(1_000_000_000)) * spread.div_ceil(1_000_000_000);
             if client + 1 == self.clients.len() {
                 start += (self.last_start * 1e9) as u64;
             }
@@ -160,6 +208,7 @@ impl<'a> Simulation<'a> {
             refused,
             admitted_bins,
             arrived_bins,
+            refusals: self.refusals,
             finished_at,
             server: self.server,
         }
@@ -173,6 +222,14 @@ impl<'a> Simulation<'a> {
         {
             return;
         }
+        let half_minute = now.as_nanos() / 30_000_000_000;
+        if self.has_idle_clients && index % 2 == 1 && half_minute % 2 == 1 {
+            let end = (half_minute + 1) * 30_000_000_000 + 1;
+            self.wakeups[index] = end;
+            self.schedule(end, Event::Wake(index));
+            return;
+        }
+        let lateness = self.lateness();
         let Some(client) = self.clients.get_mut(index) else {
             return;
         };
@@ -183,7 +240,7 @@ impl<'a> Simulation<'a> {
             match client.next(self.requests, now) {
                 NextStep::Send => sent.push(self.requests),
                 NextStep::WaitUntil(at) => {
-                    let at = at.as_nanos().max(now.as_nanos() + 1);
+                    let at = at.as_nanos().max(now.as_nanos() + 1) + lateness;
                     // One wake-up at a time: an earlier one replaces a later one.
                     let planned = &mut self.wakeups[index];
                     if *planned <= now.as_nanos() || at < *planned {
@@ -219,14 +276,27 @@ impl<'a> Simulation<'a> {
             }
         } else {
             refused[client] += 1;
+            self.refusals.push((now.as_nanos() as f64 / 1e9, client));
         }
         let at = now.as_nanos() + self.latency();
         self.schedule(at, Event::Respond(client, request, reply));
     }
 
-    /// One way takes 15 to 35 ms.
     fn latency(&mut self) -> u64 {
-        15_000_000 + self.random(20_000_000)
+        self.network.one_way + self.random(self.network.variation)
+    }
+
+    /// How late the next timer is.
+    fn lateness(&mut self) -> u64 {
+        if self.network.lateness == 0 {
+            return 0;
+        }
+        let stall = if self.random(100) == 0 {
+            self.random(50_000_000)
+        } else {
+            0
+        };
+        self.random(self.network.lateness) + stall
     }
 
     fn random(&mut self, below: u64) -> u64 {

@@ -2,13 +2,17 @@
 //!
 //! - `mod.rs`: the phases, and how the rate grows in each of them
 //! - `refusal.rs`: what a refusal changes
+//! - `held_refusal.rs`: whether a refusal of a rate that was held shows a smaller quota, or only another client
 //! - `admission_counter.rs`: how many requests the server admitted since it last refused one
 //! - `probes.rs`: the search for a quota that was reduced and may have come back
+//! - `quota_return.rs`: the return to the former rate when the search has found it
 //!
-//! ADRs 0093 and 0108 say why. Must not know: header fields, waiters.
+//! ADRs 0093, 0108 and 0111 say why. Must not know: header fields, waiters.
 
 mod admission_counter;
+mod held_refusal;
 mod probes;
+mod quota_return;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -16,25 +20,28 @@ mod tests;
 use tollgate_core::{Nanos, Timestamp};
 
 use self::admission_counter::AdmissionCounter;
-use self::probes::{ProbeSeries, QuotaReturn, ReducedQuota};
+use self::probes::{ProbeSeries, ReducedQuota};
+use self::quota_return::QuotaReturn;
 use super::{nanos, seconds};
 use crate::random::Random;
 
 /// The rate holds this part below what was measured.
 const MARGIN: f64 = 0.02;
-/// Before the first refusal the rate doubles every second, but a slow client grows only by this part with each request: many clients may
-/// begin at the same time, and one that is not refused for a while must not outgrow the others.
+/// Before the first refusal a client grows by this part with each request: many clients may begin at the same time, and one that is not refused
+/// for a while must not outgrow the others. A fast client doubles every two seconds. A server's burst hides how far the rate is above the quota; if it
+/// grew faster, more requests would be in flight when the burst ends, and all of them would be refused.
 const START_GROWTH_PER_REQUEST: f64 = 0.035;
+const START_DOUBLINGS_PER_SECOND: f64 = 0.5;
 /// A client that a refusal has slowed down doubles its rate in about this many requests, or within a few seconds. A slow client
 /// takes longer, because it is one of many clients that return.
 const RETURN_REQUESTS: f64 = 20.0;
-const SLOW_RETURN_REQUESTS: f64 = 60.0;
+const SLOW_RETURN_REQUESTS: f64 = 30.0;
 const RETURN_EXPONENT: f64 = 0.6;
 /// The same for a client that looks for a quota that it has not measured.
 const SEARCH_REQUESTS: f64 = 100.0;
 const SEARCH_EXPONENT: f64 = 0.15;
 /// How long a measured rate is held before it is tested. Slow clients hold it for so many requests.
-const HOLD: Nanos = Nanos::from_secs(300);
+const HOLD: Nanos = Nanos::from_secs(450);
 const HOLD_REQUESTS: u32 = 2_000;
 /// The same for a rate that was not measured.
 const UNMEASURED_HOLD: Nanos = Nanos::from_secs(40);
@@ -42,11 +49,15 @@ const UNMEASURED_HOLD_REQUESTS: u32 = 800;
 /// How fast the rate grows in a test.
 const TEST_GROWTH_PER_SECOND: f64 = 0.005;
 const TEST_GROWTH_PER_REQUEST: f64 = 0.000_2;
+/// A test of a rate that was not measured has found the quota, but for this part.
+const UNMEASURED_TEST_CUT: f64 = 0.93;
 /// A test that added so many seconds of the rate without a refusal shows that the quota is larger.
 const TEST_SECONDS: f64 = 20.0;
 /// A client with fewer requests per second is probably one of many. Its gaps vary. With regular gaps many clients would keep
 /// their order, and the server would always refuse the same ones.
 const SLOW_BELOW: f64 = 5.0;
+/// A client with more requests per second is probably one of a few.
+const FEW_ABOVE: f64 = 15.0;
 const MIN_RATE: f64 = 0.01;
 const MAX_RATE: f64 = 1_000_000.0;
 
@@ -116,6 +127,10 @@ pub(crate) struct HiddenQuota {
     tested: f64,
     /// Whether the target is a count of admissions between two refusals.
     is_measured: bool,
+    /// When a rate that was held was last refused.
+    held_refusal_at: Timestamp,
+    /// When the rate last began to grow beyond a former one.
+    excess_at: Timestamp,
     admissions: AdmissionCounter,
     /// The last rate that was held for long.
     confirmed_rate: Option<f64>,
@@ -142,6 +157,8 @@ impl HiddenQuota {
             held: 0,
             tested: 0.0,
             is_measured: false,
+            held_refusal_at: now,
+            excess_at: now,
             admissions: AdmissionCounter::new(now),
             confirmed_rate: None,
             reduced: None,
@@ -161,7 +178,7 @@ impl HiddenQuota {
 
     /// Whether this client is probably one of many.
     fn is_slow(&self) -> bool {
-        self.rate < SLOW_BELOW
+        self.rate.min(self.target) < SLOW_BELOW
     }
 
     /// When the next request may be sent.
@@ -192,10 +209,8 @@ impl HiddenQuota {
         if now < self.next_at
             && let Some(reduced) = &mut self.reduced
         {
-            let series = reduced
-                .series
-                .get_or_insert_with(|| ProbeSeries::new(reduced.former_rate));
-            series.is_outstanding = true;
+            let new = ProbeSeries::new(reduced);
+            reduced.series.get_or_insert(new).is_outstanding = true;
             // A paced request beside the probe would be refused with it.
             self.next_at = self.next_at.max(now.after(nanos(0.5 / self.rate)));
             return Purpose::Probe;
@@ -238,8 +253,12 @@ impl HiddenQuota {
             self.target = (self.target + 0.3 * self.rate).min(self.peak);
         }
         if let Some(rate) = self.admissions.on_success(sent_at, now) {
-            // A window has ended in which nothing was admitted any more: the whole cycle tells the rate.
-            self.reduced = None;
+            // A window has ended in which nothing was admitted any more: the whole cycle tells the rate. It ends a search only if it is about
+            // the former rate: a client with a low rate may be refused as often because of another one.
+            self.reduced = self
+                .reduced
+                .take()
+                .and_then(|reduced| reduced.without_series(rate));
             self.hold_at(rate * (1.0 - MARGIN), now);
         }
         if purpose == Purpose::Probe {
@@ -252,9 +271,7 @@ impl HiddenQuota {
         let elapsed = seconds(now.since(self.grown_at)).min(5.0);
         match self.phase {
             Phase::Start => {
-                let doublings = (START_GROWTH_PER_REQUEST / std::f64::consts::LN_2 * self.rate)
-                    .min(1.0)
-                    * elapsed;
+                let doublings = self.start_doublings() * elapsed;
                 self.set_rate(self.rate * doublings.exp2().min(1.3));
             }
             Phase::Return { .. } if now < self.settled_at => {}
@@ -269,6 +286,12 @@ impl HiddenQuota {
                 }
             }
         }
+    }
+
+    /// By how many doublings the rate grows in a second before the first refusal.
+    fn start_doublings(&self) -> f64 {
+        let doublings = START_GROWTH_PER_REQUEST / std::f64::consts::LN_2 * self.rate;
+        doublings.min(START_DOUBLINGS_PER_SECOND)
     }
 
     fn grow_back(&mut self, is_known: bool, now: Timestamp) {
@@ -296,7 +319,7 @@ impl HiddenQuota {
     }
 
     fn grow_held(&mut self, now: Timestamp) {
-        self.end_substitution(now);
+        self.change_excess(now);
         self.held = self.held.saturating_add(1);
         let (hold, requests) = if self.is_measured {
             (self.hold, HOLD_REQUESTS)

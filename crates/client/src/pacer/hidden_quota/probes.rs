@@ -1,38 +1,55 @@
 //! Looks for a quota that was reduced and may have come back: a series of requests beyond the pace, until the server refuses one or admits more than the
 //! reduced quota could have paid for.
 //!
-//! Must not know: how a reduced quota is recognised.
+//! Must not know: how a reduced quota is recognised, what follows when it is found.
 
 use tollgate_core::{Nanos, Timestamp};
 
-use super::{HiddenQuota, MARGIN, Phase, SLOW_BELOW, nanos, seconds};
+use super::{FEW_ABOVE, HiddenQuota, MARGIN, nanos, seconds};
 use crate::random::Random;
 
-/// The seconds of the former rate that a series has to add without a refusal.
-const SERIES_SECONDS: f64 = 0.7;
-/// A refusal this soon after a series succeeded shows that it spent what the server had saved.
-const DOUBT: Nanos = Nanos::from_secs(1);
-/// A client that finds the quota first uses what the others have not found yet, up to this multiple of its own former rate. A
-/// slow client uses more, because more clients have not found it.
-const SUBSTITUTION: f64 = 1.4;
-const SLOW_SUBSTITUTION: f64 = 3.0;
-/// At most one request in so many begins a series.
-const REQUESTS_PER_SERIES: f64 = 25.0;
+/// The seconds of the former rate that a series has to add without a refusal, and two requests more.
+const SERIES_SECONDS: f64 = 0.5;
+/// The requests that a prober of many clients has to add: it takes what all of them have lost, so that a few saved requests are no proof.
+const PROBER_REQUESTS: u32 = 20;
+/// A client with fewer requests per second than this is a prober with a probability that is its rate divided by it. So all
+/// clients together look about equally often, however many they are.
+const PROBER_RATE: f64 = 10.0;
+/// A prober of many clients waits longer by this factor, because there are several.
+const PROBER_INTERVAL: f64 = 1.25;
+/// The other clients look once in so many requests, and at least this many intervals apart.
+pub(super) const REQUESTS_PER_SERIES: f64 = 30.0;
+const INTERVALS_PER_SERIES: f64 = 3.0;
+/// If so many series of a prober in a row add a second of the former rate before they are refused, its own share is back.
+const FRUITFUL_SERIES: u32 = 4;
+/// The spacing is even for so long, and then grows.
+const EVEN_SEARCH: Nanos = Nanos::from_secs(60);
 /// A quota that was reduced for this long does not come back soon.
 const MAX_SEARCH: Nanos = Nanos::from_secs(900);
+/// After the series of another client, the next of this one follows after this part of the interval: so they alternate.
+const FOREIGN_SERIES_PART: f64 = 0.6;
+/// A rate below this part of the former one is reduced.
+const REDUCED_PART: f64 = 0.85;
 
 /// A series of requests beyond the pace, one after another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProbeSeries {
     left: u32,
+    admitted: u32,
     pub(super) is_outstanding: bool,
 }
 
 impl ProbeSeries {
-    pub(super) fn new(former_rate: f64) -> Self {
-        let needed = super::super::to_count((former_rate * SERIES_SECONDS).ceil());
+    pub(super) fn new(reduced: &ReducedQuota) -> Self {
+        let left = if reduced.is_prober && reduced.former_rate < FEW_ABOVE {
+            PROBER_REQUESTS
+        } else {
+            let needed = (reduced.former_rate * SERIES_SECONDS).ceil();
+            super::super::to_count(needed).saturating_add(2)
+        };
         Self {
-            left: needed.saturating_add(2),
+            left,
+            admitted: 0,
             is_outstanding: false,
         }
     }
@@ -45,17 +62,21 @@ pub(super) struct ReducedQuota {
     pub(super) former_rate: f64,
     pub(super) since: Timestamp,
     pub(super) probe_at: Timestamp,
-    pub(super) interval: Nanos,
+    interval: Nanos,
     pub(super) series: Option<ProbeSeries>,
+    /// Whether this client looks often, for itself and for others.
+    pub(super) is_prober: bool,
+    /// Whether no series has confirmed it yet.
+    pub(super) is_suspicion: bool,
+    fruitful_series: u32,
 }
 
-/// A return to the former rate that may prove wrong.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct QuotaReturn {
-    at: Timestamp,
-    /// The rate before it.
-    rate: f64,
-    reduced: ReducedQuota,
+impl ReducedQuota {
+    /// The search without its present series, unless this rate ends it.
+    pub(super) fn without_series(mut self, rate: f64) -> Option<Self> {
+        self.series = None;
+        (rate < self.former_rate * REDUCED_PART).then_some(self)
+    }
 }
 
 impl HiddenQuota {
@@ -69,21 +90,14 @@ impl HiddenQuota {
             return;
         };
         series.is_outstanding = false;
+        series.admitted = series.admitted.saturating_add(1);
         series.left = series.left.saturating_sub(1);
         if series.left > 0 {
             return;
         }
-        // The server admits more than the reduced quota: the former one is back.
-        if let Some(mut reduced) = self.reduced.take() {
-            reduced.series = None;
-            self.returned = Some(QuotaReturn {
-                at: now,
-                rate: self.target,
-                reduced,
-            });
-            self.hold_at(reduced.former_rate, now);
-            self.set_rate(self.target * self.substitution());
-            self.cut_at = now;
+        // The server admits more than the reduced quota: the former one is back, or was never reduced.
+        if let Some(reduced) = self.reduced.take() {
+            self.return_to_former_rate(reduced, !reduced.is_suspicion, now);
         }
     }
 
@@ -94,98 +108,101 @@ impl HiddenQuota {
         now: Timestamp,
         random: &mut Random,
     ) {
+        self.measure_reduced(sent_at);
+        self.restart_count(sent_at, now);
+        if let Some(mut reduced) = self.reduced
+            && let Some(series) = reduced.series
+            && reduced.is_prober
+            && reduced.former_rate < FEW_ABOVE
+        {
+            let second = super::super::to_count(reduced.former_rate.ceil()).saturating_add(2);
+            reduced.fruitful_series = if series.admitted >= second {
+                reduced.fruitful_series.saturating_add(1)
+            } else {
+                0
+            };
+            self.reduced = Some(reduced);
+            if reduced.fruitful_series >= FRUITFUL_SERIES {
+                reduced.fruitful_series = 0;
+                self.reduced = None;
+                self.return_to_former_rate(reduced, false, now);
+                self.pause(now);
+                return;
+            }
+        }
+        self.plan_next_series(self.settings.probe_growth, now, random);
+    }
+
+    /// Adopts the rate that was left for this client since the last refusal, if it is measured.
+    pub(super) fn measure_reduced(&mut self, sent_at: Timestamp) {
         if let Some(rate) = self.admissions.rate(sent_at, 30.0) {
             let rate = rate * (1.0 - MARGIN);
             self.target = rate.clamp(self.target * 0.8, self.target * 1.25);
             self.set_rate(self.target);
         }
-        self.restart_count(sent_at, now);
-        self.plan_next_series(self.settings.probe_growth, now, random);
-    }
-
-    /// Takes back a return to the former rate, if a refusal follows at once.
-    pub(super) fn undo_return(
-        &mut self,
-        sent_at: Timestamp,
-        now: Timestamp,
-        random: &mut Random,
-    ) -> bool {
-        let Some(returned) = self.returned.take() else {
-            return false;
-        };
-        if now.since(returned.at) >= DOUBT {
-            return false;
-        }
-        let rate = self
-            .admissions
-            .rate(sent_at, 20.0)
-            .map_or(returned.rate, |rate| {
-                (rate * (1.0 - MARGIN)).clamp(returned.rate * 0.9, returned.rate * 1.5)
-            });
-        self.hold_at(rate, now);
-        self.reduced = Some(returned.reduced);
-        self.restart_count(sent_at, now);
-        self.plan_next_series(self.settings.probe_growth * 1.1, now, random);
-        true
     }
 
     /// Begins to look for the confirmed rate, if the target fell clearly below it.
     pub(super) fn search_former_rate(&mut self, now: Timestamp, random: &mut Random) {
         if let (Some(former_rate), None) = (self.confirmed_rate, &self.reduced)
-            && self.target < former_rate * 0.85
+            && self.target < former_rate * REDUCED_PART
         {
             let interval = self.settings.probe_interval;
-            self.reduced = Some(ReducedQuota {
+            let mut reduced = ReducedQuota {
                 former_rate,
                 since: now,
-                probe_at: self.next_series_at(interval, now, random),
+                probe_at: now,
                 interval,
                 series: None,
-            });
+                is_prober: random.fraction() < former_rate / PROBER_RATE,
+                is_suspicion: false,
+                fruitful_series: 0,
+            };
+            reduced.probe_at = self.next_series_at(&reduced, now, random);
+            self.reduced = Some(reduced);
         }
     }
 
-    /// Leaves to the others what they find as well.
-    pub(super) fn end_substitution(&mut self, now: Timestamp) {
-        let Some(returned) = self.returned else {
-            return;
-        };
-        // The others look as often as this client does.
-        let interval = seconds(self.settings.probe_interval).max(REQUESTS_PER_SERIES / self.target);
-        let part = seconds(now.since(returned.at)) / interval;
-        if part >= 1.0 {
-            self.returned = None;
-            self.set_rate(self.target);
-        } else if self.is_substituting() {
-            self.set_rate(self.target * (1.0 + (self.substitution() - 1.0) * (1.0 - part)));
+    /// Moves the next series away from one of another client, which a refusal has just shown.
+    pub(super) fn yield_to_foreign_series(&mut self, now: Timestamp) {
+        if let Some(reduced) = &mut self.reduced {
+            let interval = seconds(reduced.interval) * FOREIGN_SERIES_PART;
+            reduced.probe_at = now.after(nanos(interval));
         }
     }
 
-    /// The multiple of the former rate that a client uses which finds the quota first.
-    fn substitution(&self) -> f64 {
-        let most = SLOW_BELOW * SUBSTITUTION / self.target;
-        most.clamp(SUBSTITUTION, SLOW_SUBSTITUTION)
-    }
-
-    pub(super) fn is_substituting(&self) -> bool {
-        self.phase == Phase::Hold && self.rate > self.target * 1.001
-    }
-
-    fn plan_next_series(&mut self, growth: f64, now: Timestamp, random: &mut Random) {
+    pub(super) fn plan_next_series(&mut self, growth: f64, now: Timestamp, random: &mut Random) {
         if let Some(mut reduced) = self.reduced.take()
             && now.since(reduced.since) < MAX_SEARCH
         {
             reduced.series = None;
-            reduced.interval = nanos(seconds(reduced.interval) * growth);
-            reduced.probe_at = self.next_series_at(reduced.interval, now, random);
+            reduced.is_suspicion = false;
+            // A return that proved wrong always makes the client more careful.
+            let is_wrong_return = growth > self.settings.probe_growth;
+            if is_wrong_return || now.since(reduced.since) > EVEN_SEARCH {
+                reduced.interval = nanos(seconds(reduced.interval) * growth);
+            }
+            reduced.probe_at = self.next_series_at(&reduced, now, random);
             self.reduced = Some(reduced);
         }
         self.pause(now);
     }
 
-    fn next_series_at(&self, interval: Nanos, now: Timestamp, random: &mut Random) -> Timestamp {
-        let interval = seconds(interval).max(REQUESTS_PER_SERIES / self.rate);
+    fn next_series_at(
+        &self,
+        reduced: &ReducedQuota,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Timestamp {
+        let interval = seconds(reduced.interval);
+        let interval = match (reduced.is_prober, reduced.former_rate < FEW_ABOVE) {
+            (true, false) => interval,
+            (true, true) => interval * PROBER_INTERVAL,
+            (false, _) => (interval * INTERVALS_PER_SERIES).max(REQUESTS_PER_SERIES / self.rate),
+        };
         // Clients lose the same quota at the same time. They should not look for it at the same time.
-        now.after(nanos(interval * (0.7 + 0.6 * random.fraction())))
+        let spread = if self.is_slow() { 0.6 } else { 0.3 };
+        let part = 1.0 + spread * (random.fraction() - 0.5);
+        now.after(nanos(interval * part))
     }
 }

@@ -10,7 +10,7 @@
 use proptest::prelude::*;
 use tollgate_core::{Nanos, Timestamp};
 
-use super::{HiddenQuota, HiddenQuotaSettings, Purpose};
+use super::{HiddenQuota, HiddenQuotaSettings, Phase, Purpose, nanos};
 use crate::random::Random;
 use crate::retry::backoff;
 
@@ -141,6 +141,175 @@ fn an_idle_hour_after_a_refusal_does_not_count_as_a_slow_server() {
     now = now.after(Nanos::from_secs(1));
     refuse(&mut quota, now);
     assert!(quota.rate() >= rate / 3.0, "{} of {rate}", quota.rate());
+}
+
+/// A client that has measured its share of a quota and holds it since `since` seconds.
+fn held(rate: f64, since: u64) -> HiddenQuota {
+    let since = Timestamp::from_secs(since);
+    let mut quota = HiddenQuota::new(SETTINGS, since);
+    quota.is_measured = true;
+    quota.hold_at(rate, since);
+    quota
+}
+
+fn at(second: f64) -> Timestamp {
+    Timestamp::EPOCH.after(nanos(second))
+}
+
+/// Sends a paced request at `second`, which the server refuses at once.
+fn refuse(quota: &mut HiddenQuota, second: f64) {
+    let mut random = Random::new(7);
+    quota.next_at = at(second);
+    let purpose = quota.on_send(at(second), true, &mut random);
+    quota.on_refusal(purpose, at(second), at(second), &mut random);
+}
+
+/// Sends probes from `second` on until the series ends, and returns how many the server admitted before it refused one.
+fn look(quota: &mut HiddenQuota, second: f64, admits: u32) -> u32 {
+    let mut random = Random::new(7);
+    let now = at(second);
+    for admitted in 0..1_000 {
+        quota.next_at = now.after(Nanos::from_secs(1));
+        if quota.reduced.is_none() {
+            return admitted;
+        }
+        assert_eq!(quota.on_send(now, true, &mut random), Purpose::Probe);
+        if admitted == admits {
+            quota.on_refusal(Purpose::Probe, now, now, &mut random);
+            return admitted;
+        }
+        quota.on_success(Purpose::Probe, now, now);
+    }
+    panic!("a series without an end")
+}
+
+#[test]
+fn a_rate_that_was_held_for_a_minute_is_halved_at_the_first_refusal() {
+    let mut quota = held(25.0, 100);
+    refuse(&mut quota, 500.0);
+    assert!((quota.rate() - 12.5).abs() < 1e-9);
+    let reduced = quota.reduced.unwrap();
+    assert!((reduced.former_rate - 25.0).abs() < 1e-9 && reduced.is_suspicion);
+    assert!(reduced.probe_at > at(503.0) && reduced.probe_at < at(509.0));
+}
+
+/// A mistake costs no refusal: the first look finds the former rate, and the client uses no more than that.
+#[test]
+fn a_look_ends_a_reduction_that_was_none() {
+    let mut quota = held(25.0, 100);
+    refuse(&mut quota, 500.0);
+    look(&mut quota, 506.0, 1_000);
+    assert!(quota.reduced.is_none() && (quota.rate() - 25.0).abs() < 1e-9);
+}
+
+/// A confirmed reduction is found by one client first. It uses more until the other one has looked as well.
+#[test]
+fn the_first_client_that_finds_the_quota_uses_more_than_its_share_for_a_while() {
+    let mut quota = held(25.0, 100);
+    refuse(&mut quota, 500.0);
+    look(&mut quota, 506.0, 3);
+    look(&mut quota, 514.0, 1_000);
+    assert!((quota.rate() - 35.0).abs() < 1e-9, "{}", quota.rate());
+    quota.change_excess(at(520.0));
+    assert!((quota.rate() - 25.0).abs() < 1e-9, "{}", quota.rate());
+}
+
+/// Five clients each took the test of one of them for a reduction, and the one that tested was not refused for long.
+#[test]
+fn one_refusal_of_a_rate_that_was_not_held_for_long_is_about_another_client() {
+    let mut quota = held(25.0, 1_000);
+    quota.held_since = at(1_310.0);
+    refuse(&mut quota, 1_320.0);
+    assert!((quota.rate() - 25.0).abs() < 1e-9 && quota.reduced.is_none());
+    // Clients together have a little too much.
+    refuse(&mut quota, 1_330.0);
+    assert!((quota.rate() - 25.0 * 0.985).abs() < 1e-9);
+    // Twice within 30 requests: the quota is smaller.
+    refuse(&mut quota, 1_330.8);
+    assert!(quota.rate() < 13.0 && quota.reduced.is_some());
+}
+
+#[test]
+fn a_refusal_while_the_quota_is_reduced_is_a_look_of_another_client_and_moves_the_next_one() {
+    let mut quota = held(25.0, 100);
+    refuse(&mut quota, 500.0);
+    look(&mut quota, 506.0, 3);
+    let rate = quota.rate();
+    refuse(&mut quota, 512.0);
+    let planned = quota.reduced.unwrap().probe_at;
+    assert_eq!(planned, at(512.0).after(nanos(8.0 * 0.6)));
+    assert!((quota.rate() - rate).abs() < 1e-9);
+}
+
+/// A refusal within the settle time lowered the target without a search, so that a process held half of its rate for ever.
+#[test]
+fn a_second_refusal_at_a_reduction_does_not_forget_the_former_rate() {
+    let mut quota = held(2.0, 100);
+    refuse(&mut quota, 500.0);
+    refuse(&mut quota, 502.0);
+    let reduced = quota.reduced.expect("it looks for the former rate");
+    assert!(reduced.former_rate > 1.9);
+}
+
+/// One of many clients has not lost much itself. If it finds the quota, it takes what all of them have lost.
+#[test]
+fn one_of_many_clients_grows_until_it_is_refused_and_then_leaves_the_excess_to_the_others() {
+    let mut quota = held(1.0, 100);
+    quota.confirmed_rate = Some(1.0);
+    quota.hold_at(0.5, at(500.0));
+    let mut random = Random::new(1);
+    quota.search_former_rate(at(500.0), &mut random);
+    quota.reduced.as_mut().unwrap().is_prober = true;
+    assert_eq!(look(&mut quota, 510.0, 1_000), 20);
+    let mut now = at(510.0);
+    while quota.rate() < 20.0 {
+        now = quota.ready_at().max(now);
+        quota.on_send(now, true, &mut random);
+    }
+    assert!(now < at(513.0), "{now:?}");
+    refuse(&mut quota, 513.0);
+    assert!(
+        quota.rate() > 4.0 && quota.rate() < 20.0,
+        "{}",
+        quota.rate()
+    );
+    quota.change_excess(at(530.0));
+    assert_eq!(quota.phase, Phase::Hold);
+    assert!((quota.rate() - 1.0).abs() < 1e-9, "{}", quota.rate());
+}
+
+/// A client that grows takes the server's last tokens from others, which then look, find and grow as well.
+#[test]
+fn a_client_grows_beyond_its_former_rate_once_in_a_while_only() {
+    let mut quota = held(1.0, 100);
+    quota.confirmed_rate = Some(1.0);
+    for (second, grows) in [(500.0, true), (560.0, false)] {
+        quota.hold_at(0.5, at(second));
+        quota.search_former_rate(at(second), &mut Random::new(1));
+        quota.reduced.as_mut().unwrap().is_prober = true;
+        look(&mut quota, second + 10.0, 1_000);
+        assert_eq!(quota.rate() > 1.0, grows, "{second}");
+    }
+}
+
+#[test]
+fn looks_are_evenly_spaced_for_a_minute_and_then_become_rarer() {
+    let mut quota = held(25.0, 100);
+    refuse(&mut quota, 500.0);
+    let mut second = 506.0;
+    let mut gaps = Vec::new();
+    while second < 800.0 {
+        look(&mut quota, second, 3);
+        let next = quota.reduced.unwrap().probe_at.as_nanos() as f64 / 1e9;
+        gaps.push((second, next - second));
+        second = next;
+    }
+    let (early, late): (Vec<_>, Vec<_>) = gaps.iter().partition(|(at, _)| *at < 560.0);
+    assert!(
+        early.iter().all(|(_, gap)| (6.7..9.3).contains(gap)),
+        "{early:?}"
+    );
+    assert!(late.last().unwrap().1 > 16.0, "{late:?}");
 }
 
 /// A client that cuts its rate by a fixed part with every refusal and grows by a fixed part every second.
