@@ -9,6 +9,7 @@
 
 mod address;
 mod dialect;
+mod digits;
 mod header_fields;
 mod json;
 mod partition;
@@ -30,6 +31,7 @@ pub use address::{
     InvalidNetwork, Network, TrustedProxies, address_key,
 };
 pub use dialect::{Dialect, Dialects, InvalidDialect};
+pub use digits::{EIGHT_DIGITS, eight_digits, padded_digits};
 pub use header_fields::{HeaderField, HeaderFields, Merge};
 pub use partition::PartitionKey;
 pub use policy_name::InvalidPolicyName;

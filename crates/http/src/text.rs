@@ -5,6 +5,8 @@
 
 use tollgate_core::Nanos;
 
+use crate::digits::{EIGHT_DIGITS, eight_digits, padded_digits};
+
 /// The largest Integer of RFC 9651: fifteen digits.
 pub(crate) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
@@ -12,8 +14,15 @@ const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 /// Appends a number in decimal, at most [`MAX_INTEGER`]. Other fields have the same bound: a smaller remaining quota is
 /// always safe, and some clients parse numbers as floats.
+#[inline]
 pub(crate) fn push_integer(out: &mut Vec<u8>, number: u64) {
-    push_digits(out, number.min(MAX_INTEGER));
+    push_digits(out, rendered_integer(number));
+}
+
+/// The number as it is sent.
+#[inline]
+pub(crate) fn rendered_integer(number: u64) -> u64 {
+    number.min(MAX_INTEGER)
 }
 
 /// Appends milliseconds as seconds with three decimals.
@@ -46,43 +55,36 @@ pub(crate) const fn seconds(span: Nanos) -> u64 {
     span.as_secs_ceil()
 }
 
-/// Appends the digits of a number: pairs out of a table, from the last one, each at its place. Digits that are written
-/// elsewhere and copied then wait for the processor to finish the small writes.
+/// Appends the digits of a number.
+#[inline]
 fn push_digits(out: &mut Vec<u8>, number: u64) {
-    if number < 10 {
-        return out.push(ascii_digit(number));
-    }
-    let len = usize::try_from(number.ilog10()).map_or(1, |log| log.saturating_add(1));
-    let start = out.len();
-    // The largest number has twenty digits. A constant length is one or two instructions.
-    out.extend_from_slice(&[b'0'; 20]);
-    out.truncate(start.saturating_add(len));
-    let mut rest = number;
-    let digits = out.get_mut(start..).unwrap_or_default();
-    let (first, pairs) = digits.as_rchunks_mut::<2>();
-    for slot in pairs.iter_mut().rev() {
-        let pair = usize::try_from(rest % 100).ok();
-        *slot = pair
-            .and_then(|pair| PAIRS.get(pair))
-            .copied()
-            .unwrap_or_default();
-        rest /= 100;
-    }
-    if let [first] = first {
-        *first = ascii_digit(rest);
+    match number {
+        0..10 => out.push(ascii_digit(number)),
+        _ => push_many_digits(out, number),
     }
 }
 
-/// The text of 0 to 99 in two digits.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[b'0'; 2]; 100];
-    let (mut left, mut number) = (pairs.as_mut_slice(), 0_u64);
-    while let [pair, rest @ ..] = left {
-        *pair = [ascii_digit(number / 10), ascii_digit(number % 10)];
-        (left, number) = (rest, number + 1);
+/// Eight digits at a time. A constant length is one or two instructions, so eight bytes are written even if fewer count.
+#[inline(never)]
+fn push_many_digits(out: &mut Vec<u8>, number: u64) {
+    // The first eight digits or fewer, and the eight after them.
+    let (first, rest) = match number {
+        0..EIGHT_DIGITS => (number, None),
+        _ => (number / EIGHT_DIGITS, Some(number % EIGHT_DIGITS)),
+    };
+    if first >= EIGHT_DIGITS {
+        // Only numbers with more than sixteen digits.
+        push_many_digits(out, first);
+    } else {
+        let (digits, count) = eight_digits(first);
+        let end = out.len().saturating_add(count);
+        out.extend_from_slice(&digits);
+        out.truncate(end);
     }
-    pairs
-};
+    if let Some(rest) = rest {
+        out.extend_from_slice(&padded_digits(rest));
+    }
+}
 
 const fn ascii_digit(digit: u64) -> u8 {
     let [low, ..] = digit.to_le_bytes();

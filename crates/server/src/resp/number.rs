@@ -2,6 +2,8 @@
 //!
 //! Must not know: what the numbers mean.
 
+use tollgate_http::{EIGHT_DIGITS, eight_digits, padded_digits};
+
 /// Parses an integer with an optional sign, as `str::parse` does.
 pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
     // Up to 18 digits cannot overflow. Nearly all numbers are that short.
@@ -74,7 +76,7 @@ impl<const LEN: usize> LineBuffer<LEN> {
             return self.push(digits, count);
         }
         self.push_digits(number / EIGHT_DIGITS);
-        self.push(padded_digits(number % EIGHT_DIGITS).to_le_bytes(), 8);
+        self.push(padded_digits(number % EIGHT_DIGITS), 8);
     }
 
     /// Appends the first `count` bytes of a piece. The constant length makes it a single store.
@@ -89,35 +91,6 @@ impl<const LEN: usize> LineBuffer<LEN> {
     pub(super) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
-}
-
-/// The first number with more than eight digits.
-const EIGHT_DIGITS: u64 = 100_000_000;
-
-/// The digits of a number of at most eight digits, left-aligned, and their count.
-const fn eight_digits(number: u64) -> ([u8; 8], usize) {
-    let digits = padded_digits(number);
-    let zeros = if number == 0 {
-        7
-    } else {
-        (digits ^ ZEROS).trailing_zeros() / 8
-    };
-    ((digits >> (zeros * 8)).to_le_bytes(), 8 - zeros as usize)
-}
-
-/// Eight zeros as text.
-const ZEROS: u64 = 0x3030_3030_3030_3030;
-
-/// The eight digits of a number with leading zeros, the first in the lowest byte. SWAR: the number is split into halves, quarters and
-/// single digits, each in its own part of one integer.
-const fn padded_digits(number: u64) -> u64 {
-    let (high, low) = (number / 10_000, number % 10_000);
-    let fours = high | low << 32;
-    // Multiplying and shifting divides exactly by 100, and below by 10, for values that fit into their part.
-    let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
-    let twos = hundreds | fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16;
-    let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
-    (tens | twos.wrapping_sub(tens.wrapping_mul(10)) << 8) | ZEROS
 }
 
 #[cfg(test)]
@@ -155,16 +128,6 @@ mod tests {
             );
         }
         assert_eq!(parse_integer(b"\xff"), None);
-    }
-
-    #[test]
-    fn eight_digits_are_found_at_once_for_every_length() {
-        let mut number = 0;
-        while number < 100_000_000 {
-            let (digits, count) = eight_digits(number);
-            assert_eq!(digits[..count], *number.to_string().as_bytes());
-            number += 1 + number / 97;
-        }
     }
 
     #[test]
