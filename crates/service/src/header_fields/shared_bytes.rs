@@ -2,7 +2,7 @@
 //!
 //! Must not know: which fields there are.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use bytes::{Bytes, BytesMut};
 
@@ -19,18 +19,23 @@ const VALUES_LEN: usize = 4_096;
 #[must_use]
 pub fn copy_to_shared(bytes: &[u8]) -> Bytes {
     thread_local! {
-        static VALUES: Cell<BytesMut> = Cell::new(BytesMut::new());
+        static VALUES: RefCell<BytesMut> = RefCell::new(BytesMut::new());
     }
-    let mut values = VALUES.take();
-    if values.capacity() < VALUES_LEN / 2 {
-        // Early, because the values of one response keep each other's buffer. If older values are still there, it does nothing.
-        let _is_reclaimed = values.try_reclaim(VALUES_LEN);
+    VALUES.with_borrow_mut(|values| {
+        if values.capacity() < VALUES_LEN / 2 {
+            make_room(values, bytes.len());
+        }
+        values.extend_from_slice(bytes);
+        values.split().freeze()
+    })
+}
+
+/// Early, because the values of one response keep each other's buffer.
+#[cold]
+fn make_room(values: &mut BytesMut, len: usize) {
+    // Does nothing while older values are still there.
+    let _is_reclaimed = values.try_reclaim(VALUES_LEN);
+    if values.capacity() < len {
+        values.reserve(len.max(VALUES_LEN));
     }
-    if values.capacity() < bytes.len() {
-        values.reserve(bytes.len().max(VALUES_LEN));
-    }
-    values.extend_from_slice(bytes);
-    let copy = values.split().freeze();
-    VALUES.set(values);
-    copy
 }
