@@ -253,11 +253,17 @@ impl Verdict {
 
     /// The HTTP status of the denial. `None` if the request is admitted.
     #[must_use]
+    #[inline]
     pub fn status(&self) -> Option<u16> {
-        if self.is_admitted() {
-            return None;
+        match self.is_admitted() {
+            true => None,
+            false => Some(self.denial_status()),
         }
-        let status = match (self.builder().denied_by, self.builder().reason) {
+    }
+
+    #[inline(never)]
+    fn denial_status(&self) -> u16 {
+        match (self.builder().denied_by, self.builder().reason) {
             (Some(DenialSource::List(index)), _) => {
                 let entry = self.generation.rules().denials().get(index);
                 entry.map_or(403, |entry| entry.status)
@@ -267,8 +273,7 @@ impl Verdict {
             // The key may not have been too fast: its memory or the store is missing.
             (_, Some(DenialReason::Capacity)) | (Some(DenialSource::Engine), _) => 503,
             _ => self.denying_rule().map_or(429, |rule| rule.status),
-        };
-        Some(status)
+        }
     }
 
     /// Why the request cannot be read, if that is the reason of the denial.

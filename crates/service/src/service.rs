@@ -353,6 +353,7 @@ impl<C: Clock> RateLimitService<C> {
 
     /// Counts a verdict and logs it if it denies. [`check`](Self::check) calls this. A transport that calls
     /// [`check_uncounted`](Self::check_uncounted) passes one verdict for the request here.
+    #[inline]
     pub fn observe(&self, transport: Transport, verdict: &Verdict, is_peek: bool) {
         let now = || self.now();
         self.metrics

@@ -54,6 +54,7 @@ impl<F, B, E, C: Clock> ResponseFuture<F, B, E, C> {
         }
     }
 
+    #[inline(always)]
     pub(crate) const fn running(future: F, running: RunningRequest<C>) -> Self {
         Self {
             state: State::Running {
@@ -119,6 +120,7 @@ pub(crate) struct RunningRequest<C: Clock> {
 
 impl<C: Clock + 'static> RunningRequest<C> {
     /// Begins the work: call the inner service next.
+    #[inline(always)]
     pub(crate) fn start<T>(admission: LayerAdmission<C>, request: &mut Request<T>) -> Self {
         let LayerAdmission {
             request: mut open,

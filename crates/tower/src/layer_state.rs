@@ -63,6 +63,7 @@ impl<C: Clock> Decision<C> {
 
 impl<C: Clock + 'static> LayerState<C> {
     /// Decides at once. `None`, without a decision, if the decision may have to wait for a store, or if the wait queue is full.
+    #[inline(always)]
     pub(crate) fn decide_local(&self, head: RequestHead<'_>) -> Option<Decision<C>> {
         if self.service.fleet().is_some() || self.service.saturation().is_full() {
             return None;
@@ -115,6 +116,7 @@ impl<C: Clock + 'static> LayerState<C> {
     }
 
     /// Resolves values that are sent twice. In place: the attributes are large, and moving them is not free.
+    #[inline]
     fn prepare(&self, attributes: &mut LayerAttributes<'_>) {
         if attributes.may_repeat_values(self.service.may_read_cookies())
             && let Some(http) = attributes.http_mut()
@@ -122,13 +124,21 @@ impl<C: Clock + 'static> LayerState<C> {
             let generation = self.service.engine().generation();
             http.resolve_duplicates(generation.rules().duplicate_rules());
         }
-        if attributes.ip().is_none() && !self.has_warned.swap(true, Ordering::Relaxed) {
+        if attributes.ip().is_none() {
+            self.warn_without_address();
+        }
+    }
+
+    #[cold]
+    fn warn_without_address(&self) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "requests have no client address; limits by ip share one quota: see ConnectInfo and PeerAddress"
             );
         }
     }
 
+    #[inline(always)]
     fn conclude(
         &self,
         verdict: &mut Verdict,
@@ -186,6 +196,7 @@ impl<C: Clock + 'static> LayerState<C> {
         self.reports_decisions.then(|| Box::new(info()))
     }
 
+    #[inline(always)]
     fn fields(&self, verdict: &Verdict, credits: Option<CreditOffer>) -> ResponseFields {
         // Templates have no room for credits.
         if credits.is_none()

@@ -111,6 +111,7 @@ impl<'a> RequestHead<'a> {
     }
 
     /// Whether it is a gRPC call. All of them are `POST`.
+    #[inline]
     pub(crate) fn is_grpc(&self) -> bool {
         if *self.method != Method::POST {
             return false;
@@ -142,10 +143,14 @@ impl<'a> RequestHead<'a> {
     }
 
     /// The client's address behind trusted proxies.
+    #[inline]
     fn client(&self, clients: &ClientAddressResolver) -> Option<IpAddr> {
         let peer = self.peer()?;
         let Some(field) = clients.field() else {
-            return Some(peer.to_canonical());
+            return Some(match peer {
+                IpAddr::V4(_) => peer,
+                IpAddr::V6(v6) => v6.to_canonical(),
+            });
         };
         let lines = self.headers.get_all(field).into_iter();
         let client = clients.resolve(peer, lines.map(HeaderValue::as_bytes));

@@ -98,23 +98,41 @@ where
     }
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
-        let decision = self
-            .state
-            .decide_local(RequestHead::of_request(&request, self.peer));
-        match decision {
-            Some(Decision::Refused(response)) => ResponseFuture::refused(response),
+        let head = RequestHead::of_request(&request, self.peer);
+        let running = match self.state.decide_local(head) {
             Some(Decision::Admitted(admission)) if admission.starts_now() => {
-                let running = RunningRequest::start(admission, &mut request);
-                ResponseFuture::running(self.inner.call(request), running)
+                RunningRequest::start(admission, &mut request)
             }
-            undecided => {
-                // The clone takes the place of the service that is ready, which has to be the one that is called.
-                let clone = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, clone);
-                let layer = (Arc::clone(&self.state), self.peer);
-                ResponseFuture::boxed(call_later(layer, ready, request, undecided))
-            }
+            other => return self.call_otherwise(request, other),
+        };
+        ResponseFuture::running(self.inner.call(request), running)
+    }
+}
+
+impl<S, C: Clock + 'static> TollgateService<S, C> {
+    /// A request that is refused, that has to wait, or that is not decided yet. Apart from `call`, whose future is copied less often
+    /// without these.
+    #[inline(never)]
+    fn call_otherwise<RequestBody, B>(
+        &mut self,
+        request: Request<RequestBody>,
+        decision: Option<Decision<C>>,
+    ) -> ResponseFuture<S::Future, B, S::Error, C>
+    where
+        S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: 'static,
+        RequestBody: Send + 'static,
+        B: Body<Data = Bytes> + 'static,
+    {
+        if let Some(Decision::Refused(response)) = decision {
+            return ResponseFuture::refused(response);
         }
+        // The clone takes the place of the service that is ready, which has to be the one that is called.
+        let clone = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, clone);
+        let layer = (Arc::clone(&self.state), self.peer);
+        ResponseFuture::boxed(call_later(layer, ready, request, decision))
     }
 }
 

@@ -337,7 +337,12 @@ fn push_octets<const N: usize>(
 /// The leading bits of an address. An IPv4-mapped IPv6 address is an IPv4 address.
 #[inline]
 pub(crate) fn mask_address(address: IpAddr, v4_bits: u8, v6_bits: u8) -> IpAddr {
-    match address.to_canonical() {
+    // Most addresses are canonical, and the conversion copies them.
+    let canonical = match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => v6.to_canonical(),
+    };
+    match canonical {
         IpAddr::V4(v4) => {
             let drop = 32_u32.saturating_sub(v4_bits.into());
             let mask = u32::MAX.checked_shl(drop).unwrap_or(0);

@@ -141,9 +141,14 @@ impl ClaimVerifier {
     /// The verifier, if the policy reads claims of tokens.
     #[inline]
     pub(crate) fn lookup(&self) -> Option<ClaimLookup<'_>> {
-        if !self.is_used.load(Ordering::Acquire) {
-            return None;
+        match self.is_used.load(Ordering::Acquire) {
+            true => self.lookup_used(),
+            false => None,
         }
+    }
+
+    #[inline(never)]
+    fn lookup_used(&self) -> Option<ClaimLookup<'_>> {
         self.current.load().as_ref().map(|verifier| ClaimLookup {
             verifier: Arc::clone(verifier),
             counters: &self.counters,

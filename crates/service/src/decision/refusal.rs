@@ -23,6 +23,7 @@ impl Refusal {
     /// The refusal of a verdict: the status of the limit that denies, 503 if the limiter cannot decide, 403 if an operator or
     /// the policy denies the request whatever its rate. `None` if the verdict admits.
     #[must_use]
+    #[inline]
     pub fn from_verdict(verdict: &Verdict) -> Option<Self> {
         Some(Self {
             status: verdict.status()?,

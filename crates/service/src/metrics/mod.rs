@@ -27,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 
 use tollgate_core::{Nanos, Outcome, Timestamp};
 use tollgate_engine::control::UnitAdjustment;
-use tollgate_engine::{DenialReason, ShardedCounters, Verdict};
+use tollgate_engine::{Degradation, DenialReason, ShardedCounters, Verdict};
 
 use crate::state::StateFileStatus;
 use histogram::{Histogram, HistogramSnapshot, LATENCY_BUCKETS, WAIT_BUCKETS};
@@ -270,15 +270,23 @@ impl Metrics {
         is_peek: bool,
         now: impl Fn() -> Timestamp,
     ) {
-        let outcome = verdict.outcome();
         if is_peek {
             return self.record_outcome(transport, RequestOutcome::Peeked);
         }
+        let outcome = verdict.outcome();
         self.record_outcome(transport, RequestOutcome::from_outcome(outcome));
-        if let Outcome::Wait(wait) = outcome {
-            self.waits.observe(wait, 1);
-        } else if outcome != Outcome::Allow {
-            self.refusals.add(reason_index(verdict.reason()), 1);
+        if outcome != Outcome::Allow || verdict.degraded() != Degradation::default() {
+            self.record_reasons(verdict, now);
+        }
+    }
+
+    /// Counts why a verdict is not a plain admission.
+    #[inline(never)]
+    fn record_reasons(&self, verdict: &Verdict, now: impl Fn() -> Timestamp) {
+        match verdict.outcome() {
+            Outcome::Allow => {}
+            Outcome::Wait(wait) => self.waits.observe(wait, 1),
+            _ => self.refusals.add(reason_index(verdict.reason()), 1),
         }
         let degraded = verdict.degraded();
         if degraded.store {

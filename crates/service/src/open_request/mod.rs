@@ -198,11 +198,16 @@ impl<C: Clock> RateLimitService<C> {
     /// The request of a verdict, until its response has ended. `None` if nothing has to be settled.
     ///
     /// In a box: most requests have nothing to settle, and what carries a request about stays small.
+    #[inline]
     pub fn open_request(self: &Arc<Self>, verdict: &mut Verdict) -> Option<Box<OpenRequest<C>>> {
-        let ticket = verdict.take_ticket()?;
+        Some(self.open_ticket(verdict.take_ticket()?))
+    }
+
+    #[inline(never)]
+    fn open_ticket(self: &Arc<Self>, ticket: Ticket) -> Box<OpenRequest<C>> {
         let mut request = OpenRequest::settled(Arc::clone(self));
         request.phase = Phase::Waiting(ticket);
-        Some(Box::new(request))
+        Box::new(request)
     }
 
     /// The number of requests that hold permits, and how many of them lost one because its lease expired.
@@ -213,10 +218,15 @@ impl<C: Clock> RateLimitService<C> {
 
     /// Renews the leases of permits that are due, over memory. Call it before a decision: nobody else looks at leases, so
     /// none is ever found expired.
+    #[inline]
     pub fn renew_due_permits(&self) {
-        if self.permits.is_empty() {
-            return;
+        if !self.permits.is_empty() {
+            self.renew_permits();
         }
+    }
+
+    #[inline(never)]
+    fn renew_permits(&self) {
         let now = self.now();
         let engine = self.engine();
         self.permits

@@ -128,6 +128,7 @@ impl<C: Clock> RateLimitService<C> {
     ///
     /// # Errors
     /// The request is shed.
+    #[inline]
     pub fn check_overload(
         &self,
         request: &dyn Attributes,
@@ -139,6 +140,7 @@ impl<C: Clock> RateLimitService<C> {
         self.check_priorities(request, target)
     }
 
+    #[inline(never)]
     fn check_priorities(
         &self,
         request: &dyn Attributes,

@@ -94,7 +94,7 @@ pub(super) struct BatchHasher<'s, 'k> {
 }
 
 impl<'k> BatchHasher<'_, 'k> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn hash_state(&mut self, key: &StoreKey<'k>, limit: LimitId) -> StateHash {
         let part = key.single();
         let key_hash = match (self.last, part) {
