@@ -133,6 +133,34 @@ fn the_longest_of_several_waits_counts() {
     }
 }
 
+/// The remaining quota of the stricter of two items went together with the reset of the other one, so a client came back early.
+#[test]
+fn of_two_items_about_one_limit_the_later_reset_counts() {
+    for fields in [
+        [
+            ("ratelimit", r#""a";r=0;t=60"#),
+            ("ratelimit", r#""a";r=5;t=1"#),
+        ],
+        [
+            ("ratelimit", r#""a";r=5;t=1"#),
+            ("ratelimit", r#""a";r=0;t=60"#),
+        ],
+        [("ratelimit-reset", "60"), ("ratelimit-reset", "1")],
+        [
+            ("x-ratelimit-reset", "1700000060"),
+            ("x-ratelimit-reset", "1700000001"),
+        ],
+        [
+            ("x-ratelimit-reset-after", "60"),
+            ("x-ratelimit-reset-after", "1.5"),
+        ],
+    ] {
+        let limits = read(&fields).limits;
+        let reset = limits[0].reset_after;
+        assert!(reset > Some(Nanos::from_secs(59)), "{fields:?}: {reset:?}");
+    }
+}
+
 #[test]
 fn bodies_tell_a_used_up_quota_from_a_rate() {
     let read = |body: &str| {
