@@ -10,3 +10,4 @@ mod partitions;
 mod refusal_bodies;
 mod retries;
 mod support;
+mod waits;
