@@ -298,10 +298,18 @@ impl Pacer {
             }
         }
         let bucket = self.table.get_mut(id)?;
-        bucket.finish(&grant, refusal.is_some());
         if info.is_cached {
+            // It says nothing about the limits now. But the same would be answered again, so a refusal is waited for.
+            bucket.abandon(&grant);
+            if let Some(refusal) = &refusal {
+                let wait = bucket.on_foreign_refusal(&grant, refusal, &mut self.random);
+                bucket.block(now.after(wait.min(self.settings.max_block)));
+                self.table.mark_busy(id);
+                self.fail_hopeless(id, now);
+            }
             return refusal;
         }
+        bucket.finish(&grant, refusal.is_some());
         bucket.report(info, now);
         match &refusal {
             None => {

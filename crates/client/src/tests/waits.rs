@@ -2,7 +2,7 @@
 
 use tollgate_core::Nanos;
 
-use super::support::{NOW, due, granted, info, queued, request, seconds};
+use super::support::{NOW, due, fast, granted, info, queued, request, seconds};
 use crate::{PaceError, Pacer, PacerSettings, WaiterId, WaiterState};
 
 /// A pacer that sends one request per second and waits at most a minute.
@@ -86,4 +86,36 @@ fn a_queued_request_fails_at_its_deadline_wherever_it_is_in_the_queue() {
         PaceError::WaitTooLong { .. }
     ));
     assert_eq!(pacer.next_wakeup(seconds(61)), None);
+}
+
+/// A cache may answer with a refusal that it has kept. It says nothing about the limits now, but the same is answered until it is fresh again.
+#[test]
+fn a_refusal_of_a_cache_is_waited_for_and_slows_nothing_down() {
+    let rate = |pacer: &Pacer| pacer.status(NOW).next().unwrap().rate;
+    for (status, fields) in [
+        (503, &[("retry-after", "30"), ("age", "7")][..]),
+        (
+            429,
+            &[
+                ("retry-after", "30"),
+                ("age", "7"),
+                ("x-ratelimit-remaining", "0"),
+            ],
+        ),
+    ] {
+        let mut pacer = Pacer::new(fast(), 7);
+        let grant = granted(&mut pacer, &request(), NOW);
+        let before = rate(&pacer);
+        let refusal = pacer.on_response(grant, status, &info(fields), NOW);
+        assert!(refusal.is_some(), "{status}");
+        let waiter = queued(&mut pacer, &request(), NOW);
+        assert!(due(&mut pacer, seconds(29)).is_empty(), "{status}");
+        assert_eq!(due(&mut pacer, seconds(31)), [waiter], "{status}");
+        assert!((rate(&pacer) - before).abs() < 1e-9, "{status}");
+    }
+    // Without a wait, the client backs off.
+    let mut pacer = Pacer::new(fast(), 7);
+    let grant = granted(&mut pacer, &request(), NOW);
+    pacer.on_response(grant, 503, &info(&[("age", "7")]), NOW);
+    assert!(pacer.status(NOW).next().unwrap().blocked_until.is_some());
 }
