@@ -151,10 +151,13 @@ impl Pacer {
             let grant = bucket.send(id, request.cost, now, false, &mut self.random);
             return Ok(Acquired::Now(grant));
         }
+        let since = request.waits_since.unwrap_or(now);
         let wait = bucket.expected_wait(&request.cost, now);
-        self.settings.check_wait(wait, request.deadline, now)?;
+        let waited = now.since(since);
+        self.settings
+            .check_wait(wait, waited, request.deadline, now)?;
         let max = self.settings.max_wait;
-        let waiter = self.waiters.push(id, request, now, max);
+        let waiter = self.waiters.push(id, request, since, max);
         let waiter = waiter.ok_or(PaceError::QueueFull)?;
         bucket.enqueue(waiter, request.priority, request.is_retry);
         self.table.mark_busy(id);
@@ -172,7 +175,8 @@ impl Pacer {
             return Ok(());
         };
         let wait = bucket.expected_wait(&request.cost, now);
-        self.settings.check_wait(wait, request.deadline, now)
+        self.settings
+            .check_wait(wait, Nanos::ZERO, request.deadline, now)
     }
 
     /// When [`Pacer::grant_due`] has to be called next. `None` if nothing waits for a time.
@@ -370,7 +374,10 @@ impl Pacer {
         }
         let wait = refusal.retry_after.unwrap_or(Nanos::ZERO);
         if attempt >= self.settings.max_attempts
-            || self.settings.check_wait(wait, deadline, now).is_err()
+            || self
+                .settings
+                .check_wait(wait, Nanos::ZERO, deadline, now)
+                .is_err()
             || (self.settings.has_retry_budget && !self.budget.take())
         {
             return RetryDecision::GiveUp;

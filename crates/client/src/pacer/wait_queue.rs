@@ -92,25 +92,25 @@ impl WaitQueue {
         self.waiting
     }
 
-    /// Adds a request that waits at most so long.
+    /// Adds a request that waits since then, and at most so long.
     pub(super) fn push(
         &mut self,
         bucket: BucketId,
         request: &PaceRequest<'_>,
-        now: Timestamp,
+        since: Timestamp,
         max_wait: Nanos,
     ) -> Option<WaiterId> {
         // Finished waiters hold a slot until their task takes the result.
         if self.slots.len() - self.free.len() >= self.max {
             return None;
         }
-        let latest = now.after(max_wait);
+        let latest = since.after(max_wait);
         let latest = request.deadline.map_or(latest, |at| at.min(latest));
         let state = SlotState::Waiting(Waiter {
             bucket,
             cost: request.cost,
             deadline: request.deadline,
-            queued_at: now,
+            queued_at: since,
             latest,
             expires_at: latest,
         });

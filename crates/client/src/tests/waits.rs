@@ -1,9 +1,15 @@
 //! How long requests that are queued wait: never beyond their deadline or the longest wait, whatever the server says meanwhile.
 
-use tollgate_core::Nanos;
+use std::sync::Arc;
+use std::task::Poll;
 
-use super::support::{NOW, due, fast, granted, info, queued, request, seconds};
-use crate::{PaceError, Pacer, PacerSettings, WaiterId, WaiterState};
+use tollgate_core::Nanos;
+use tollgate_store::shared_quota::{QuotaExchange, QuotaExchangeReply};
+use tollgate_store::{ManualClock, SharedQuotaStore, StoreFuture, StoreKey};
+
+use super::support::{NOW, due, fast, granted, info, poll_once, queued, request, seconds};
+use crate::shared_quota::StoreLink;
+use crate::{PaceError, Pacer, PacerSettings, SharedPacer, WaiterId, WaiterState};
 
 /// A pacer that sends one request per second and waits at most a minute.
 fn one_per_second() -> Pacer {
@@ -86,6 +92,49 @@ fn a_queued_request_fails_at_its_deadline_wherever_it_is_in_the_queue() {
         PaceError::WaitTooLong { .. }
     ));
     assert_eq!(pacer.next_wakeup(seconds(61)), None);
+}
+
+/// A store in which other processes always take the quota first.
+#[derive(Debug)]
+struct CrowdedStore;
+
+impl SharedQuotaStore for CrowdedStore {
+    fn exchange<'a>(
+        &'a self,
+        _partition: StoreKey<'a>,
+        _exchange: &'a QuotaExchange,
+    ) -> StoreFuture<'a, QuotaExchangeReply> {
+        let reply = QuotaExchangeReply {
+            wait: Nanos::from_secs(25),
+            may_retry: true,
+            counts: Vec::new(),
+        };
+        Box::pin(std::future::ready(Ok(reply)))
+    }
+
+    fn digest(&self, _credentials: StoreKey<'_>) -> u64 {
+        0
+    }
+}
+
+/// Each turn that a request gave back began a new wait of at most a minute, so that it could wait for ever.
+#[test]
+fn a_request_that_gives_its_turn_back_again_and_again_fails_after_the_longest_wait() {
+    let clock = Arc::new(ManualClock::at(NOW));
+    let link = StoreLink::new(Arc::new(CrowdedStore));
+    let pacer = SharedPacer::build(fast(), Arc::clone(&clock), Some(link));
+    let request = request();
+    let mut acquired = Box::pin(pacer.acquire_shared(&request));
+    // A third wait would end after 75 s, so it is not begun.
+    for _ in 0..2 {
+        assert!(poll_once(&mut acquired).is_pending());
+        clock.advance(Nanos::from_secs(25));
+        pacer.tick();
+    }
+    let Poll::Ready(Err(error)) = poll_once(&mut acquired) else {
+        panic!("it still waits")
+    };
+    assert!(matches!(error, PaceError::WaitTooLong { .. }), "{error}");
 }
 
 /// A cache may answer with a refusal that it has kept. It says nothing about the limits now, but the same is answered until it is fresh again.
