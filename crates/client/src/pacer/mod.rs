@@ -355,6 +355,7 @@ impl Pacer {
         let wait = backoff(bucket.failures, &mut self.random);
         bucket.block(now.after(wait));
         self.table.mark_busy(grant.bucket);
+        self.fail_hopeless(grant.bucket, now);
     }
 
     /// Whether and when a refused request may be retried. `attempt` is one for the first attempt.

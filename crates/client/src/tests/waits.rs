@@ -94,6 +94,25 @@ fn a_queued_request_fails_at_its_deadline_wherever_it_is_in_the_queue() {
     assert_eq!(pacer.next_wakeup(seconds(61)), None);
 }
 
+/// The backoff after a failed connection was compared with no deadline.
+#[test]
+fn a_queued_request_fails_as_soon_as_a_backoff_passes_its_deadline() {
+    let mut pacer = Pacer::new(fast(), 7);
+    let grant = granted(&mut pacer, &request(), NOW);
+    pacer.on_failure(grant, NOW);
+    // One request looks whether the server is back. Nobody knows how long the next one waits.
+    let grant = granted(&mut pacer, &request(), seconds(1));
+    let soon = seconds(1).after(Nanos::from_millis(1));
+    let waiter = queued(&mut pacer, &request().with_deadline(soon), seconds(1));
+    pacer.on_failure(grant, seconds(1));
+    assert_eq!(due(&mut pacer, seconds(1)), [waiter]);
+    let error = error(&mut pacer, waiter);
+    assert!(
+        matches!(error, PaceError::DeadlineTooClose { .. }),
+        "{error}"
+    );
+}
+
 /// A store in which other processes always take the quota first.
 #[derive(Debug)]
 struct CrowdedStore;
