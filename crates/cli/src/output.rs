@@ -78,16 +78,16 @@ pub(crate) fn is_stderr_terminal() -> bool {
 
 /// Writes to stdout. A closed pipe, for example by `head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<(), CommandError> {
-    print_bytes(text.as_bytes())
+    print_bytes(text.as_bytes()).map(|_is_read| ())
 }
 
-/// The same for bytes that may be no text.
-pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
+/// The same for bytes that may be no text. Returns whether somebody may read more.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<bool, CommandError> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
     match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        other => Ok(other.map(|()| true)?),
     }
 }
 

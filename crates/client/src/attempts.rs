@@ -2,8 +2,8 @@
 //!
 //! The tower layer and the middleware for reqwest share it. Must not know: how the pacer decides, which client sends.
 
-use http::HeaderMap;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
 use tollgate_core::{Nanos, Timestamp};
 use tollgate_http::{RateLimitInfo, ResponseReader};
 use tollgate_store::Clock;
@@ -132,11 +132,22 @@ pub(crate) fn read_fields(headers: &HeaderMap, now: Timestamp) -> ResponseReader
     reader
 }
 
-/// Whether a response may be a refusal whose body says why, and the body has a known, short length. Nothing waits for a
-/// body that may never end.
+/// Whether a response may be a refusal whose body says why: JSON that is not known to be long. Many bodies have no known length: those
+/// in chunks, over HTTP/2, and after decompression.
 pub(crate) fn has_reason(status: u16, headers: &HeaderMap) -> bool {
     let length = headers.get(CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     matches!(status, 403 | 429 | 503 | 529)
-        && length.is_some_and(|length| (1..=MAX_REFUSAL_BODY).contains(&length))
+        && is_json(headers)
+        && length.is_none_or(|length| (1..=MAX_REFUSAL_BODY).contains(&length))
+}
+
+/// Whether the body may be one that [`ResponseReader::body`] reads.
+fn is_json(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    media_type.is_some_and(|text| {
+        text.to_ascii_lowercase()
+            .windows(4)
+            .any(|part| part == b"json")
+    })
 }

@@ -155,7 +155,7 @@ impl Exchange for RestOfChain<'_> {
     }
 }
 
-/// Reads a body, whose length is known to be short, and puts it back.
+/// Reads a body to its end if it is short, and puts it back.
 async fn peek_body<C: Clock + 'static>(response: Response, alarm: Alarm<C>) -> (Response, Vec<u8>) {
     let url = response.url().clone();
     let (mut parts, body) = http::Response::from(response).into_parts();

@@ -25,6 +25,8 @@ pub struct PaceRequest<'a> {
     pub(crate) priority: Priority,
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) is_retry: bool,
+    /// Since when it waits, if it had its turn before and had to give it back.
+    pub(crate) waits_since: Option<Timestamp>,
 }
 
 impl<'a> PaceRequest<'a> {
@@ -39,6 +41,7 @@ impl<'a> PaceRequest<'a> {
             priority: Priority::Normal,
             deadline: None,
             is_retry: false,
+            waits_since: None,
         }
     }
 

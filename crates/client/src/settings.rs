@@ -144,16 +144,18 @@ impl PacerSettings {
         }
     }
 
-    /// Whether a wait is acceptable.
+    /// Whether a wait is acceptable, after one of `waited`.
     pub(crate) fn check_wait(
         &self,
         wait: Nanos,
+        waited: Nanos,
         deadline: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(), PaceError> {
         if deadline.is_some_and(|deadline| now.after(wait) > deadline) {
             return Err(PaceError::DeadlineTooClose { wait });
         }
+        let wait = wait.saturating_add(waited);
         if wait > self.max_wait {
             return Err(PaceError::WaitTooLong {
                 wait,

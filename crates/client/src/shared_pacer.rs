@@ -79,7 +79,7 @@ impl<C: Clock + 'static> SharedPacer<C> {
         Self::build(settings, clock, None)
     }
 
-    fn build(settings: PacerSettings, clock: C, store: Option<StoreLink>) -> Self {
+    pub(crate) fn build(settings: PacerSettings, clock: C, store: Option<StoreLink>) -> Self {
         // Processes that start at the same time still have different addresses and nanoseconds.
         let timer = Arc::new(Timer::default());
         let address = u64::try_from(Arc::as_ptr(&timer).addr()).unwrap_or(0);

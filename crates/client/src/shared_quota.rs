@@ -72,6 +72,8 @@ impl<C: Clock + 'static> SharedPacer<C> {
         request: &PaceRequest<'_>,
     ) -> Result<(PacePermit<C>, Option<SharedTake>), PaceError> {
         let mut request = *request;
+        // Giving a turn back does not begin a new wait.
+        request.waits_since = Some(self.now());
         let retries = if request.is_retry {
             RetryBudgetChange::None
         } else {

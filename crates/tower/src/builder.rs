@@ -61,7 +61,6 @@ enum PolicySource {
 }
 
 /// Why a layer cannot be built.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum InvalidLayer {
     /// The policy is invalid.
@@ -287,6 +286,13 @@ impl TollgateLayerBuilder {
             layer.keep_alive(watcher.map_err(InvalidLayer::Watch)?);
         }
         Ok(layer)
+    }
+}
+
+impl fmt::Debug for InvalidLayer {
+    /// The message: this is what a program shows whose `main` returns the error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

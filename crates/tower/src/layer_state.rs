@@ -79,7 +79,7 @@ impl<C: Clock + 'static> LayerState<C> {
         let options = CheckOptions::default();
         let transport = transport(is_grpc);
         let mut verdict = self.service.check_local(transport, &attributes, options)?;
-        Some(self.conclude(&mut verdict, is_grpc, ticket))
+        Some(self.conclude(&mut verdict, is_grpc, ticket, false))
     }
 
     /// Decides with the fleet, or while the wait queue is full.
@@ -93,16 +93,21 @@ impl<C: Clock + 'static> LayerState<C> {
         };
         self.service.renew_due_permits();
         let transport = transport(is_grpc);
+        let mut skips_wait = false;
         if self.service.saturation().is_full() {
             let peek = CheckOptions::new(CheckMode::Peek);
             let peeked = self.service.check(transport, &attributes, peek).await;
             if matches!(peeked.outcome(), Outcome::Wait(_)) {
-                return self.decide_queue_full(&peeked, is_grpc);
+                if let Some(refused) = self.refuse_queue_full(&peeked, is_grpc) {
+                    return refused;
+                }
+                skips_wait = true;
             }
         }
         let options = CheckOptions::default();
         let mut verdict = self.service.check(transport, &attributes, options).await;
-        self.conclude(&mut verdict, is_grpc, ticket)
+        // A request that is let through is charged as others are, and holds its permits. It only does not wait.
+        self.conclude(&mut verdict, is_grpc, ticket, skips_wait)
     }
 
     fn check_overload(
@@ -144,14 +149,19 @@ impl<C: Clock + 'static> LayerState<C> {
         verdict: &mut Verdict,
         is_grpc: bool,
         ticket: Option<OverloadTicket>,
+        skips_wait: bool,
     ) -> Decision<C> {
-        let info = self.report(|| DecisionInfo::from_verdict(verdict));
+        let skips_wait = skips_wait && matches!(verdict.outcome(), Outcome::Wait(_));
+        let info = self.report(|| match skips_wait {
+            true => DecisionInfo::without_wait(verdict, true),
+            false => DecisionInfo::from_verdict(verdict),
+        });
         if let Some(refusal) = Refusal::from_verdict(verdict) {
             let response = refuse(&self.service, verdict, refusal, is_grpc);
             return Decision::refused(response, info);
         }
         let wait = match verdict.outcome() {
-            Outcome::Wait(wait) => {
+            Outcome::Wait(wait) if !skips_wait => {
                 let ticket = verdict.take_wait_ticket();
                 let permit = self.service.acquire_wait(ticket, None);
                 Some(Box::new((wait.into(), permit)))
@@ -174,21 +184,15 @@ impl<C: Clock + 'static> LayerState<C> {
         Decision::Admitted(admission)
     }
 
-    /// The decision on a request that would have to wait. Nothing is charged.
-    fn decide_queue_full(&self, peeked: &Verdict, is_grpc: bool) -> Decision<C> {
+    /// The refusal of a request that would have to wait. `None` if it is let through.
+    fn refuse_queue_full(&self, peeked: &Verdict, is_grpc: bool) -> Option<Decision<C>> {
         self.service.record_saturation();
         match self.service.decide_without_wait(peeked) {
             WaitQueueFull::Refused(refusal) => {
                 let info = self.report(|| DecisionInfo::without_wait(peeked, false));
-                Decision::refused(refuse_wait(refusal, is_grpc), info)
+                Some(Decision::refused(refuse_wait(refusal, is_grpc), info))
             }
-            WaitQueueFull::LetThrough => Decision::Admitted(LayerAdmission {
-                request: None,
-                fields: self.fields(peeked, None),
-                info: self.report(|| DecisionInfo::without_wait(peeked, true)),
-                wait: None,
-                overload: None,
-            }),
+            WaitQueueFull::LetThrough => None,
         }
     }
 

@@ -99,7 +99,7 @@ async fn send(
     service.call(request).await
 }
 
-/// Prints the body as it comes, so a large one takes no memory.
+/// Prints the body as it comes, so a large one takes no memory. It ends when nobody reads any more, as for `head`.
 async fn print_response(response: PacedResponse, with_head: bool) -> Result<(), CommandError> {
     let (head, mut body) = response.into_parts();
     if with_head {
@@ -113,8 +113,10 @@ async fn print_response(response: PacedResponse, with_head: bool) -> Result<(), 
     }
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| other(format!("the response ended early: {error}")))?;
-        if let Some(bytes) = frame.data_ref() {
-            print_bytes(bytes)?;
+        if let Some(bytes) = frame.data_ref()
+            && !print_bytes(bytes)?
+        {
+            return Ok(());
         }
     }
     Ok(())

@@ -109,7 +109,9 @@ pub(super) struct SecondRow {
 #[derive(Debug, Default)]
 pub(super) struct Measurements {
     next_number: u64,
+    /// Requests that were given up because the run was interrupted.
     pub(super) unsent: u64,
+    pub(super) is_interrupted: bool,
     pub(super) statuses: BTreeMap<u16, u64>,
     pub(super) failures: BTreeMap<&'static str, u64>,
     pub(super) latencies: BTreeMap<ResponseClass, Latencies>,
@@ -160,9 +162,10 @@ impl Measurements {
         }
     }
 
-    /// Requests that were given up because the run was interrupted.
-    pub(super) fn record_unsent(&mut self, count: usize) {
-        self.unsent += u64::try_from(count).unwrap_or(u64::MAX);
+    /// Records that the run is interrupted, and how many requests are given up.
+    pub(super) fn interrupt(&mut self, unsent: usize) {
+        self.is_interrupted = true;
+        self.unsent = u64::try_from(unsent).unwrap_or(u64::MAX);
     }
 
     pub(super) fn end(&mut self, length: Duration) {

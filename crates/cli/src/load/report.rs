@@ -18,7 +18,9 @@ pub(super) struct LoadReport {
     pub(super) url: String,
     pub(super) seconds: f64,
     pub(super) sent: u64,
-    /// Requests that were given up when the run was interrupted.
+    /// Whether Ctrl-C ended the run.
+    pub(super) interrupted: bool,
+    /// Requests that were given up when the run was interrupted: they were under way, or due.
     pub(super) unsent: u64,
     pub(super) classes: Vec<ClassReport>,
     pub(super) statuses: BTreeMap<u16, u64>,
@@ -98,6 +100,7 @@ impl LoadReport {
             url,
             seconds: seconds(measurements.length),
             sent: measurements.sent(),
+            interrupted: measurements.is_interrupted,
             unsent: measurements.unsent,
             classes: ResponseClass::ALL.map(class).into(),
             statuses: measurements.statuses.clone(),
@@ -167,7 +170,7 @@ impl LoadReport {
             );
             write_line(text, &note);
         }
-        if self.unsent > 0 {
+        if self.interrupted {
             write_line(
                 text,
                 &format!("interrupted: {} requests were given up", self.unsent),

@@ -51,7 +51,9 @@ pub(super) async fn run(
         let has_room = under_way.len() < max_in_flight;
         tokio::select! {
             _ = &mut interrupt => {
-                measurements.record_unsent(under_way.len());
+                // Requests that were due behind those under way would be left out otherwise, as in a closed loop.
+                let due = due_requests.end().await;
+                measurements.interrupt(under_way.len() + due);
                 under_way.abort_all();
                 break;
             }
@@ -59,7 +61,7 @@ pub(super) async fn run(
                 let sample = ended.map_err(|error| CommandError::Other(error.into()))?;
                 measurements.record(sample);
             }
-            due = due_requests.recv(), if is_sending && has_room => match due {
+            due = due_requests.next(), if is_sending && has_room => match due {
                 Some(due) => {
                     let number = measurements.next_number();
                     let request = template.request(number, due.line.as_ref().map(|line| (line.method.as_str(), line.path.as_str())));

@@ -62,8 +62,10 @@ enum Source {
 
 impl Schedule {
     pub(super) fn from_steps(steps: Vec<Step>, arrivals: Arrivals) -> Self {
-        let length = steps.iter().map(|step| step.length).sum();
-        let expected = steps.iter().map(expected_requests).sum();
+        let lengths = steps.iter().map(|step| step.length);
+        let length = lengths.fold(Duration::ZERO, Duration::saturating_add);
+        let requests = steps.iter().map(expected_requests);
+        let expected = requests.fold(0, u64::saturating_add);
         Self {
             length,
             expected,
@@ -229,6 +231,15 @@ mod tests {
             .map(|request| request.at)
             .collect();
         assert_eq!(instants, again);
+    }
+
+    /// Two rates that are too high ended the program with an overflow, where one was refused.
+    #[test]
+    fn too_many_requests_in_several_steps_are_as_many_as_in_one() {
+        let step = Step::new(1e-10, Duration::MAX);
+        let schedule = Schedule::from_steps(vec![step; 3], Arrivals::Even);
+        assert_eq!(schedule.expected_requests(), u64::MAX);
+        assert_eq!(schedule.length(), Duration::MAX);
     }
 
     #[test]

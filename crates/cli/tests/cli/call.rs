@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tollgate_http::Dialect;
 use tollgate_testkit::envoy::{Envoy, Version};
@@ -10,7 +10,7 @@ use tollgate_testkit::nginx::Nginx;
 use tollgate_testkit::peer_programs::program;
 use tollgate_testkit::process::{Process, TempFolder, on_a_free_port};
 
-use crate::harness::{output, tollgate};
+use crate::harness::{output, run_output, tollgate};
 use crate::serve::{PolicyFile, ServerProcess};
 
 const POLICY: &str = "
@@ -255,6 +255,30 @@ fn what_is_not_http_or_tls_is_named_as_such() {
         assert_eq!(code, Some(1));
         assert!(told.contains(part), "{told}");
     }
+    server.join().unwrap();
+}
+
+/// Of an endless response, `tollgate call URL | head` read on until `--max-time`, although nobody saw it.
+#[test]
+fn it_ends_when_nobody_reads_the_response_any_more() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _request = stream.read(&mut [0; 4_096]).unwrap();
+        let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        stream.write_all(head).unwrap();
+        // Until the client closes the connection.
+        while stream.write_all(b"6\r\nhello\n\r\n").is_ok() {}
+    });
+    let mut command = tollgate(&["call", "--max-time=30s", &url]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = [0; 6];
+    child.stdout.take().unwrap().read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"hello\n");
+    let (code, _, told) = run_output(child.wait_with_output().unwrap());
+    assert_eq!((code, told.as_str()), (Some(0), ""));
     server.join().unwrap();
 }
 

@@ -1,6 +1,10 @@
 //! `tollgate load` on a real server: every request is sent and counted, and no other machine is loaded by mistake.
 
-use crate::harness::{Folder, output, tollgate};
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use crate::harness::{Folder, output, run_output, tollgate};
 use crate::serve::{PolicyFile, ServerProcess};
 
 #[test]
@@ -35,7 +39,7 @@ fn it_counts_what_a_real_server_admits_and_limits() {
 
 #[test]
 fn a_server_that_is_not_there_fails_every_request_and_the_exit_code_says_so() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", free.local_addr().unwrap());
     drop(free);
     let folder = Folder::new();
@@ -43,6 +47,34 @@ fn a_server_that_is_not_there_fails_every_request_and_the_exit_code_says_so() {
     assert_eq!(code, Some(1), "{report}");
     assert_eq!(report["errors"], 5, "{report}");
     assert_eq!(report["errors_by_kind"]["no connection"], 5, "{report}");
+}
+
+/// Only the requests under way were counted, so that a server that answers nothing seemed to keep one request waiting, not fifty.
+#[test]
+fn an_interrupted_run_counts_the_requests_that_were_due() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", server.local_addr().unwrap());
+    let folder = Folder::new();
+    let line = "x - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 0\n";
+    folder.write("access.log", line.repeat(50).as_bytes());
+    let arguments = ["load", &url, "--from-log=access.log", "--speed=1e9"];
+    let arguments = [&arguments[..], &["--max-in-flight=1", "--json"]].concat();
+    let mut command = tollgate(&arguments);
+    command.current_dir(folder.path()).stdout(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let (mut stream, _) = server.accept().unwrap();
+    stream.read_exact(&mut [0; 16]).unwrap();
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", "INT", &id]).status();
+    assert!(sent.unwrap().success());
+    let (code, text, _) = run_output(child.wait_with_output().unwrap());
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(code, Some(1), "{report}");
+    assert_eq!(
+        (&report["sent"], &report["unsent"]),
+        (&1.into(), &50.into())
+    );
+    assert_eq!(report["interrupted"], true);
 }
 
 /// The report of a run was lost if its page could not be written.

@@ -79,6 +79,13 @@ impl Bucket {
         reported.max(self.blocked_until).max(hidden)
     }
 
+    /// The same, or `now` if nobody knows when.
+    pub(super) fn turn(&self, cost: &RequestCost, now: Timestamp) -> Timestamp {
+        Some(self.ready_at(cost, now))
+            .filter(|at| *at < NEVER)
+            .unwrap_or(now)
+    }
+
     /// Whether reports alone pace requests of this cost: there are some, and no refusal has contradicted them.
     fn is_paced_by_reports(&self, cost: &RequestCost, now: Timestamp) -> bool {
         let mut limits = self.limits.iter();
@@ -324,14 +331,9 @@ impl Bucket {
         }
     }
 
-    /// Moves waiters that `is_hopeless` accepts to the front, where the next grant fails them.
-    pub(super) fn move_to_front(&mut self, mut is_hopeless: impl FnMut(WaiterId) -> bool) {
-        for queue in &mut self.queues {
-            let (mut first, rest): (VecDeque<_>, VecDeque<_>) =
-                queue.drain(..).partition(|waiter| is_hopeless(*waiter));
-            first.extend(rest);
-            *queue = first;
-        }
+    /// The waiters, in the order of their turns. Some may be gone.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = WaiterId> {
+        self.queues.iter().flatten().copied()
     }
 
     /// Forgets waiters that are gone, once they are half of the queue.

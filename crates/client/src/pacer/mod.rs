@@ -151,9 +151,14 @@ impl Pacer {
             let grant = bucket.send(id, request.cost, now, false, &mut self.random);
             return Ok(Acquired::Now(grant));
         }
+        let since = request.waits_since.unwrap_or(now);
         let wait = bucket.expected_wait(&request.cost, now);
-        self.settings.check_wait(wait, request.deadline, now)?;
-        let waiter = self.waiters.push(id, request).ok_or(PaceError::QueueFull)?;
+        let waited = now.since(since);
+        self.settings
+            .check_wait(wait, waited, request.deadline, now)?;
+        let max = self.settings.max_wait;
+        let waiter = self.waiters.push(id, request, since, max);
+        let waiter = waiter.ok_or(PaceError::QueueFull)?;
         bucket.enqueue(waiter, request.priority, request.is_retry);
         self.table.mark_busy(id);
         Ok(Acquired::Queued(waiter))
@@ -170,7 +175,8 @@ impl Pacer {
             return Ok(());
         };
         let wait = bucket.expected_wait(&request.cost, now);
-        self.settings.check_wait(wait, request.deadline, now)
+        self.settings
+            .check_wait(wait, Nanos::ZERO, request.deadline, now)
     }
 
     /// When [`Pacer::grant_due`] has to be called next. `None` if nothing waits for a time.
@@ -180,11 +186,16 @@ impl Pacer {
             let front = self.waiters.get(bucket.front()?)?;
             Some(bucket.ready_at(&front.cost, now)).filter(|at| *at < NEVER)
         });
-        times.min()
+        times.chain(self.waiters.next_expiry()).min()
     }
 
-    /// Grants every request that may be sent now, and calls `on_change` with it, to wake its task.
+    /// Grants every request that may be sent now, and fails those that have waited too long. Calls `on_change` with each, to wake
+    /// its task.
     pub fn grant_due(&mut self, now: Timestamp, mut on_change: impl FnMut(WaiterId)) {
+        while let Some(expired) = self.waiters.take_expired(now) {
+            self.fail(expired, now);
+            on_change(expired);
+        }
         for id in self.table.take_busy() {
             let Some(bucket) = self.table.get_mut(id) else {
                 continue;
@@ -194,14 +205,6 @@ impl Pacer {
                     bucket.pop_front();
                     continue;
                 };
-                if waiter.deadline.is_some_and(|deadline| deadline < now) {
-                    bucket.pop_front();
-                    let wait = bucket.blocked_until.since(now);
-                    self.waiters
-                        .finish(front, Err(PaceError::DeadlineTooClose { wait }));
-                    on_change(front);
-                    continue;
-                }
                 let cost = waiter.cost;
                 if bucket.ready_at(&cost, now) > now {
                     break;
@@ -247,7 +250,7 @@ impl Pacer {
         if let Some(bucket) = self.table.get_mut(id) {
             bucket.block(now.after(wait));
             self.table.mark_busy(id);
-            self.fail_hopeless(id);
+            self.fail_hopeless(id, now);
         }
     }
 
@@ -299,13 +302,24 @@ impl Pacer {
             }
         }
         let bucket = self.table.get_mut(id)?;
-        bucket.finish(&grant, refusal.is_some());
         if info.is_cached {
+            // It says nothing about the limits now. But the same would be answered again, so a refusal is waited for.
+            bucket.abandon(&grant);
+            if let Some(refusal) = &refusal {
+                let wait = bucket.on_foreign_refusal(&grant, refusal, &mut self.random);
+                bucket.block(now.after(wait.min(self.settings.max_block)));
+                self.table.mark_busy(id);
+                self.fail_hopeless(id, now);
+            }
             return refusal;
         }
+        bucket.finish(&grant, refusal.is_some());
         bucket.report(info, now);
         match &refusal {
-            None => bucket.on_success(&grant, now),
+            None => {
+                bucket.on_success(&grant, now);
+                self.fail_hopeless(id, now);
+            }
             Some(refusal) => {
                 let random = &mut self.random;
                 let wait = match info.scope {
@@ -323,7 +337,7 @@ impl Pacer {
                 };
                 for id in blocked {
                     self.table.mark_busy(id);
-                    self.fail_hopeless(id);
+                    self.fail_hopeless(id, now);
                 }
             }
         }
@@ -341,6 +355,7 @@ impl Pacer {
         let wait = backoff(bucket.failures, &mut self.random);
         bucket.block(now.after(wait));
         self.table.mark_busy(grant.bucket);
+        self.fail_hopeless(grant.bucket, now);
     }
 
     /// Whether and when a refused request may be retried. `attempt` is one for the first attempt.
@@ -360,7 +375,10 @@ impl Pacer {
         }
         let wait = refusal.retry_after.unwrap_or(Nanos::ZERO);
         if attempt >= self.settings.max_attempts
-            || self.settings.check_wait(wait, deadline, now).is_err()
+            || self
+                .settings
+                .check_wait(wait, Nanos::ZERO, deadline, now)
+                .is_err()
             || (self.settings.has_retry_budget && !self.budget.take())
         {
             return RetryDecision::GiveUp;
@@ -385,23 +403,45 @@ impl Pacer {
         self.waiters.len()
     }
 
-    /// Fails requests whose deadline is before the end of a block: waiting longer cannot help them. They are woken by
-    /// the next [`Pacer::grant_due`], which the caller runs after every response.
-    fn fail_hopeless(&mut self, id: BucketId) {
-        let Some(bucket) = self.table.get_mut(id) else {
+    /// Lets requests expire whose turn comes too late for them: waiting longer cannot help them. They fail at the next
+    /// [`Pacer::grant_due`], which the caller runs after every response.
+    fn fail_hopeless(&mut self, id: BucketId, now: Timestamp) {
+        let Some(bucket) = self.table.get_mut(id).filter(|_| self.waiters.len() > 0) else {
             return;
         };
-        let until = bucket.blocked_until;
-        let waiters = &mut self.waiters;
-        bucket.move_to_front(|waiter| {
-            let is_hopeless = waiters
-                .get(waiter)
-                .is_some_and(|waiter| waiter.deadline.is_some_and(|deadline| deadline < until));
-            if is_hopeless {
-                waiters.expire(waiter);
+        // Later turns depend on what becomes of earlier ones, so only the first is known. A block holds for all.
+        let mut is_first = true;
+        for waiter in bucket.waiters() {
+            let Some(waiting) = self.waiters.get(waiter) else {
+                continue;
+            };
+            let turn = match is_first {
+                true => bucket.turn(&waiting.cost, now),
+                false => bucket.blocked_until,
+            };
+            if waiting.latest < turn {
+                self.waiters.expire(waiter);
+            } else if bucket.blocked_until <= now {
+                return;
+            } else {
+                is_first = false;
             }
-            is_hopeless
-        });
+        }
+    }
+
+    /// Fails a request that has waited too long, or will.
+    fn fail(&mut self, waiter: WaiterId, now: Timestamp) {
+        let Some(waiting) = self.waiters.get(waiter) else {
+            return;
+        };
+        let bucket = self.table.get_mut(waiting.bucket);
+        let turn = bucket.map_or(now, |bucket| bucket.turn(&waiting.cost, now));
+        let error = waiting.error(turn, now, self.settings.max_wait);
+        let id = waiting.bucket;
+        self.waiters.finish(waiter, Err(error));
+        if let Some(bucket) = self.table.get_mut(id) {
+            bucket.on_waiter_removed(|id| self.waiters.get(id).is_some());
+        }
     }
 }
 

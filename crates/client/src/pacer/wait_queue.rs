@@ -2,6 +2,8 @@
 //!
 //! Must not know: pace, order.
 
+use std::collections::BTreeSet;
+
 use tollgate_core::{Nanos, Timestamp};
 
 use super::partition_table::BucketId;
@@ -31,6 +33,24 @@ pub(super) struct Waiter {
     pub(super) bucket: BucketId,
     pub(super) cost: RequestCost,
     pub(super) deadline: Option<Timestamp>,
+    pub(super) queued_at: Timestamp,
+    /// The last time at which it still waits: its deadline, or the end of the longest wait.
+    pub(super) latest: Timestamp,
+    /// The same, or long ago if its turn is known to come later. Then it fails at the next look.
+    expires_at: Timestamp,
+}
+
+impl Waiter {
+    /// Why it fails, if its turn would come at `turn`.
+    pub(super) fn error(&self, turn: Timestamp, now: Timestamp, max: Nanos) -> PaceError {
+        let turn = turn.max(now);
+        if self.deadline.is_some_and(|deadline| deadline < turn) {
+            let wait = turn.since(now);
+            return PaceError::DeadlineTooClose { wait };
+        }
+        let wait = turn.since(self.queued_at);
+        PaceError::WaitTooLong { wait, max }
+    }
 }
 
 #[derive(Debug)]
@@ -51,6 +71,8 @@ struct Slot {
 pub(super) struct WaitQueue {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// When each waiter expires, and its slot. One timer is set for the first.
+    expiries: BTreeSet<(Timestamp, u32)>,
     waiting: usize,
     max: usize,
 }
@@ -60,6 +82,7 @@ impl WaitQueue {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
+            expiries: BTreeSet::new(),
             waiting: 0,
             max,
         }
@@ -69,33 +92,46 @@ impl WaitQueue {
         self.waiting
     }
 
-    pub(super) fn push(&mut self, bucket: BucketId, request: &PaceRequest<'_>) -> Option<WaiterId> {
+    /// Adds a request that waits since then, and at most so long.
+    pub(super) fn push(
+        &mut self,
+        bucket: BucketId,
+        request: &PaceRequest<'_>,
+        since: Timestamp,
+        max_wait: Nanos,
+    ) -> Option<WaiterId> {
         // Finished waiters hold a slot until their task takes the result.
         if self.slots.len() - self.free.len() >= self.max {
             return None;
         }
+        let latest = since.after(max_wait);
+        let latest = request.deadline.map_or(latest, |at| at.min(latest));
         let state = SlotState::Waiting(Waiter {
             bucket,
             cost: request.cost,
             deadline: request.deadline,
+            queued_at: since,
+            latest,
+            expires_at: latest,
         });
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                let index = u32::try_from(self.slots.len()).ok()?;
+                self.slots.push(Slot {
+                    generation: 0,
+                    state: SlotState::Free,
+                });
+                index
+            }
+        };
+        let slot = self.slots.get_mut(usize::try_from(index).ok()?)?;
+        slot.state = state;
         self.waiting += 1;
-        if let Some(index) = self.free.pop() {
-            let slot = self.slots.get_mut(usize::try_from(index).ok()?)?;
-            slot.state = state;
-            return Some(WaiterId {
-                slot: index,
-                generation: slot.generation,
-            });
-        }
-        let index = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push(Slot {
-            generation: 0,
-            state,
-        });
+        self.expiries.insert((latest, index));
         Some(WaiterId {
             slot: index,
-            generation: 0,
+            generation: slot.generation,
         })
     }
 
@@ -111,20 +147,39 @@ impl WaitQueue {
         }
     }
 
-    /// Moves the deadline of a waiter into the past, so that it fails at the next grant.
+    /// Lets a waiter expire now, because its turn is known to come too late.
     pub(super) fn expire(&mut self, id: WaiterId) {
-        if let Some(slot) = self.slot_mut(id)
-            && let SlotState::Waiting(waiter) = &mut slot.state
+        let Some(slot) = self.slots.get_mut(id.slot()) else {
+            return;
+        };
+        if let SlotState::Waiting(waiter) = &mut slot.state
+            && slot.generation == id.generation
         {
-            waiter.deadline = Some(Timestamp::EPOCH);
+            self.expiries.remove(&(waiter.expires_at, id.slot));
+            waiter.expires_at = Timestamp::EPOCH;
+            self.expiries.insert((waiter.expires_at, id.slot));
         }
+    }
+
+    /// When the first waiter expires.
+    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
+        let (at, _) = self.expiries.first()?;
+        Some(at.after(Nanos::from_nanos(1)))
+    }
+
+    /// Takes a waiter that has expired, to be finished.
+    pub(super) fn take_expired(&mut self, now: Timestamp) -> Option<WaiterId> {
+        self.expiries.first().filter(|(at, _)| *at < now)?;
+        let (_, slot) = self.expiries.pop_first()?;
+        let generation = self.slots.get(usize::try_from(slot).ok()?)?.generation;
+        Some(WaiterId { slot, generation })
     }
 
     /// Ends a wait with its result.
     pub(super) fn finish(&mut self, id: WaiterId, result: Result<Grant, PaceError>) {
         if let Some(slot) = self.slot_mut(id) {
-            slot.state = SlotState::Finished(result);
-            self.waiting = self.waiting.saturating_sub(1);
+            let before = std::mem::replace(&mut slot.state, SlotState::Finished(result));
+            self.on_wait_ended(id, &before);
         }
     }
 
@@ -149,11 +204,17 @@ impl WaitQueue {
         self.slot_mut(id)?;
         match self.free_slot(id)? {
             SlotState::Finished(Ok(grant)) => Some(grant),
-            SlotState::Waiting(_) => {
-                self.waiting = self.waiting.saturating_sub(1);
+            state => {
+                self.on_wait_ended(id, &state);
                 None
             }
-            SlotState::Free | SlotState::Finished(Err(_)) => None,
+        }
+    }
+
+    fn on_wait_ended(&mut self, id: WaiterId, before: &SlotState) {
+        if let SlotState::Waiting(waiter) = before {
+            self.waiting = self.waiting.saturating_sub(1);
+            self.expiries.remove(&(waiter.expires_at, id.slot));
         }
     }
 

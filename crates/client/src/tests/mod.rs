@@ -7,6 +7,8 @@ mod layer;
 mod memory;
 mod pacing;
 mod partitions;
+mod recorded_refusals;
 mod refusal_bodies;
 mod retries;
 mod support;
+mod waits;

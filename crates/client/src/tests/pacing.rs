@@ -205,10 +205,9 @@ fn one_request_has_to_succeed_after_an_outage() {
     let WaiterState::Granted(grant) = pacer.poll(first) else {
         panic!()
     };
-    assert_eq!(
-        pacer.next_wakeup(seconds(2)),
-        None,
-        "the others wait for its response"
+    assert!(
+        pacer.next_wakeup(seconds(2)) > Some(seconds(59)),
+        "the others wait for its response, until they give up"
     );
     pacer.on_response(grant, 200, &info(&[]), seconds(2));
     assert_eq!(due(&mut pacer, seconds(3)), [second]);

@@ -18,7 +18,7 @@ use tollgate_store::ManualClock;
 use tower::{Layer as _, Service as _, service_fn};
 
 use super::support::{NOW, fast, poll_once, seconds};
-use crate::{Deadline, NoReplay, PacedBody, PacerLayer, SharedPacer};
+use crate::{CloneBody, Deadline, NoReplay, PacedBody, PacerLayer, SharedPacer};
 
 /// Some frames, and then an error, or nothing more.
 #[derive(Debug)]
@@ -112,6 +112,62 @@ fn an_error_in_the_body_of_a_refusal_reaches_the_reader() {
     let mut next = || poll_once(&mut Box::pin(body.frame()));
     assert!(matches!(next(), Poll::Ready(Some(Ok(_)))));
     assert!(matches!(next(), Poll::Ready(Some(Err(_)))));
+}
+
+/// Bodies in chunks, over HTTP/2 and after decompression have no `Content-Length`. They were not read, so a budget that was used up was
+/// asked again three times.
+#[test]
+fn a_reason_without_a_length_is_read() {
+    let call = |content_type: &'static str, frames: VecDeque<&'static str>| {
+        let (layer, _clock) = layer();
+        let layer = layer.with_replay(CloneBody);
+        let mut client = layer.layer(service_fn(move |_: Request<Full<Bytes>>| {
+            let frames = frames.clone();
+            async move {
+                let response = Response::builder().status(429);
+                let response = response.header("content-type", content_type);
+                let body = BrokenBody {
+                    frames,
+                    ends_with_error: true,
+                };
+                Ok::<_, Infallible>(response.body(body).unwrap())
+            }
+        }));
+        let polled = poll_once(&mut Box::pin(client.call(request())));
+        match polled {
+            Poll::Ready(response) => Some(response.unwrap().into_body()),
+            Poll::Pending => None,
+        }
+    };
+    let exhausted = r#"{"error":{"code":"insufficient_quota"}}"#;
+    let body = call("application/json", [exhausted].into());
+    assert!(body.is_some(), "it is passed on, not tried again");
+    let retried = call("application/json", [r#"{"error":{}}"#].into());
+    assert!(retried.is_none(), "control: the retry waits");
+}
+
+/// A server may send a refusal that never ends. Nothing of it is lost, and only its beginning is kept meanwhile.
+#[test]
+fn of_a_long_refusal_only_the_beginning_is_read() {
+    let (layer, _clock) = layer();
+    let mut client = layer.layer(service_fn(|_: Request<Full<Bytes>>| async {
+        let response = Response::builder().status(429);
+        let response = response.header("content-type", "application/problem+json");
+        let body = BrokenBody {
+            frames: ["0123456789abcdef"; 2_000].into(),
+            ends_with_error: false,
+        };
+        Ok::<_, Infallible>(response.body(body).unwrap())
+    }));
+    let Poll::Ready(Ok(response)) = poll_once(&mut Box::pin(client.call(request()))) else {
+        panic!("the end is waited for")
+    };
+    let mut body = Box::pin(response.into_body());
+    let mut length = 0;
+    while let Poll::Ready(Some(Ok(frame))) = poll_once(&mut Box::pin(body.frame())) {
+        length += frame.into_data().unwrap().len();
+    }
+    assert_eq!(length, 32_000);
 }
 
 /// The wait that Discord asks for is often shorter than what its bucket requires. The retry was queued by the first and failed by the second: the

@@ -43,16 +43,28 @@ impl PartialLimit {
         self.unit = other.unit.or(self.unit);
         self.quota = other.quota.or(self.quota);
         self.window = other.window.or(self.window);
-        // Of two items about one limit the stricter counts: a proxy may have added its own.
+        // Of two items about one limit the stricter counts: a proxy may have added its own. Nobody knows which reset belongs to which
+        // remaining quota, so the later reset does.
         self.remaining = match (self.remaining, other.remaining) {
             (Some(one), Some(two)) => Some(one.min(two)),
             (one, two) => one.or(two),
         };
         self.used = other.used.or(self.used);
-        self.reset = other.reset.or(self.reset);
-        self.reset_after = other.reset_after.or(self.reset_after);
+        self.reset = later(self.reset, other.reset);
+        self.reset_after = later(self.reset_after, other.reset_after);
         self.cost = other.cost.or(self.cost);
         self.partition = other.partition.or(self.partition.take());
+    }
+}
+
+/// The later of two resets. A delay and a time cannot be compared here, and nobody sends both: the second counts.
+fn later(one: Option<Instant>, two: Option<Instant>) -> Option<Instant> {
+    match (one, two) {
+        (Some(Instant::After(one)), Some(Instant::After(two))) => {
+            Some(Instant::After(one.max(two)))
+        }
+        (Some(Instant::At(one)), Some(Instant::At(two))) => Some(Instant::At(one.max(two))),
+        (one, two) => two.or(one),
     }
 }
 

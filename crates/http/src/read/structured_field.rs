@@ -7,6 +7,8 @@ use std::borrow::Cow;
 /// The most members of a field and parameters of a member that are read. A longer field is malformed.
 const MAX_MEMBERS: usize = 64;
 const MAX_PARAMETERS: usize = 32;
+/// Members after the first for which there is room at once.
+const FEW_MEMBERS: usize = 3;
 
 /// A field that does not follow the grammar, or is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub(super) enum BareItem<'a> {
     Other,
 }
 
-impl BareItem<'_> {
+impl<'a> BareItem<'a> {
     /// The integer, if it is one and not negative.
     pub(super) fn as_count(&self) -> Option<u64> {
         match self {
@@ -37,6 +39,15 @@ impl BareItem<'_> {
     }
 
     /// The name: a String or a Token. The drafts give both types the same meaning.
+    pub(super) fn into_name(self) -> Option<Cow<'a, str>> {
+        match self {
+            Self::String(name) => Some(name),
+            Self::Token(name) => Some(name.into()),
+            _ => None,
+        }
+    }
+
+    /// The same without taking it.
     pub(super) fn as_name(&self) -> Option<&str> {
         match self {
             Self::String(name) => Some(name),
@@ -54,7 +65,11 @@ pub(super) struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     /// A scanner of a field value. Only printable ASCII can be well-formed.
     pub(super) fn new(value: &'a [u8]) -> Result<Self, Malformed> {
-        let is_printable = value.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+        // Without branches, so that the compiler looks at many bytes at once.
+        let is_printable = |byte: u8| matches!(byte, b' '..=b'~') | (byte == b'\t');
+        let is_printable = value
+            .iter()
+            .fold(true, |all, byte| all & is_printable(*byte));
         match str::from_utf8(value) {
             Ok(text) if is_printable => Ok(Self {
                 rest: text.trim_matches(' '),
@@ -63,26 +78,47 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Calls `member` with each member of a list; it has to scan the whole member.
-    pub(super) fn list(
+    /// Calls `accept` with each member of a list, as `member` has scanned it, once the whole list is well-formed: a malformed one has
+    /// no members. `member` has to scan the whole member.
+    pub(super) fn list<T>(
         &mut self,
-        mut member: impl FnMut(&mut Self) -> Result<(), Malformed>,
+        mut member: impl FnMut(&mut Self) -> Result<T, Malformed>,
+        mut accept: impl FnMut(T),
     ) -> Result<(), Malformed> {
-        for _ in 0..MAX_MEMBERS {
-            member(self)?;
-            self.skip(" \t");
-            if self.rest.is_empty() {
-                return Ok(());
+        let first = member(self)?;
+        // Most lists have one member, so only longer ones are kept meanwhile.
+        if !self.has_another_member()? {
+            accept(first);
+            return Ok(());
+        }
+        let mut others = Vec::with_capacity(FEW_MEMBERS);
+        loop {
+            others.push(member(self)?);
+            if !self.has_another_member()? {
+                break;
             }
-            if !self.take(b',') {
-                return Err(Malformed);
-            }
-            self.skip(" \t");
-            if self.rest.is_empty() {
+            if others.len() + 1 >= MAX_MEMBERS {
                 return Err(Malformed);
             }
         }
-        Err(Malformed)
+        accept(first);
+        others.into_iter().for_each(accept);
+        Ok(())
+    }
+
+    /// Whether a member follows the one that was just scanned. A comma without a member is malformed.
+    fn has_another_member(&mut self) -> Result<bool, Malformed> {
+        self.skip(" \t");
+        if self.rest.is_empty() {
+            return Ok(false);
+        }
+        let has_comma = self.take(b',');
+        self.skip(" \t");
+        if has_comma && !self.rest.is_empty() {
+            Ok(true)
+        } else {
+            Err(Malformed)
+        }
     }
 
     /// The key of a dictionary's member. `None` in place of the value means true.
@@ -251,11 +287,13 @@ mod tests {
 
     fn scan(value: &[u8]) -> Result<usize, Malformed> {
         let mut count = 0;
-        Scanner::new(value)?.list(|scanner| {
-            scanner.bare_item()?;
-            count += 1;
-            scanner.parameters(|_, _| ())
-        })?;
+        Scanner::new(value)?.list(
+            |scanner| {
+                scanner.bare_item()?;
+                scanner.parameters(|_, _| ())
+            },
+            |()| count += 1,
+        )?;
         Ok(count)
     }
 

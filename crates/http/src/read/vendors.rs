@@ -37,7 +37,11 @@ pub(super) fn x_rate_limit(
         // More precise than `reset`, and independent of the clock, so it replaces it.
         "reset-after" => {
             let wait = instants::retry_after(text(value)?).ok_or(Malformed)?;
-            limits.partial(Family::X, "").reset_after = Some(wait);
+            let status = PartialLimit {
+                reset_after: Some(wait),
+                ..PartialLimit::default()
+            };
+            limits.merge(Family::X, "", status);
         }
         _ => {
             let (part, suffix) = name.split_once('-').unwrap_or((name, ""));

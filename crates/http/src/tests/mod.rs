@@ -11,3 +11,4 @@ mod properties;
 mod retry_after;
 mod round_trip;
 mod support;
+mod vendor_responses;

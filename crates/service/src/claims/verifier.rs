@@ -298,13 +298,42 @@ fn numeric_date(value: &StrictJson) -> Option<u64> {
     let StrictJson::Number(number) = value else {
         return None;
     };
-    if number.as_i64().is_some_and(|whole| whole < 0) {
-        return Some(0);
+    if let Some(whole) = number.as_u64() {
+        return Some(whole);
     }
-    let text = number.to_string();
-    text.split('.').next()?.parse().ok()
+    let seconds = number.as_f64()?.max(0.0);
+    // Without an exponent, which large numbers are printed with otherwise.
+    format!("{:.0}", seconds.trunc()).parse().ok()
 }
 
 const fn seconds(now: Timestamp) -> u64 {
     now.as_nanos() / Nanos::SECOND.as_nanos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::strict_json::parse_object;
+    use super::*;
+
+    /// `1.5e16` was read as 1: a token that begins in that year was good at once, and one that ends then had expired.
+    #[test]
+    fn dates_are_whole_seconds_however_they_are_written() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1700000000", Some(1_700_000_000)),
+            ("1700000000.9", Some(1_700_000_000)),
+            ("1.7e9", Some(1_700_000_000)),
+            ("1.5e16", Some(15_000_000_000_000_000)),
+            ("1e17", Some(100_000_000_000_000_000)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("1e300", None),
+            ("-1", Some(0)),
+            ("-0.5", Some(0)),
+            ("-1e300", Some(0)),
+            ("\"1700000000\"", None),
+        ] {
+            let claims = parse_object(format!("{{\"exp\":{text}}}").as_bytes()).unwrap();
+            assert_eq!(numeric_date(&claims["exp"]), expected, "{text}");
+        }
+    }
 }

@@ -118,6 +118,8 @@ async fn limits_in_code_have_the_fields_and_messages_of_a_file() {
         error.to_string().contains("did you mean `algorithm`"),
         "{error}"
     );
+    // A `main` that returns the error shows it with `Debug`, which was one line of nested structs.
+    assert_eq!(format!("{error:?}"), error.to_string());
     let none = TollgateLayer::builder().build().unwrap_err().to_string();
     assert!(none.contains("limits"), "{none}");
 }

@@ -5,12 +5,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Request;
-use tokio::task::JoinSet;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, advance};
+use tollgate_service::{
+    ManualClock, PolicyFormat, RateLimitService, Secret, Timestamp, load_policy,
+};
 use tower::{ServiceExt as _, service_fn};
 use tower_layer::Layer as _;
 
 use super::support::{get, layer, text};
+use crate::TollgateLayer;
 
 const PACED: &str = "limits: [{ name: paced, key: header.x-user, rate: 1/s, burst: 1, wait: 3s }]";
 
@@ -87,4 +92,60 @@ async fn a_request_that_was_cancelled_before_its_turn_is_not_charged_and_holds_n
     }
     let response = service.clone().oneshot(get("/")).await.unwrap();
     assert_eq!(response.status(), 200, "neither limit was used up");
+}
+
+const CROWDED: &str = "
+limits:
+  - { name: paced, key: header.x-user, rate: 1/s, burst: 1, wait: 3s, on_store_failure: open }
+  - { name: few, key: header.x-tenant, concurrency: 1 }
+";
+
+/// Requests that are let through because nobody else can wait were charged to no limit: a client could fill the wait queue, and then no
+/// limit held any more, that of concurrency included (I-14).
+#[tokio::test(start_paused = true)]
+async fn i14_a_full_wait_queue_that_lets_requests_through_charges_them_all_the_same() {
+    let (clock, policy) = (
+        Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000))),
+        load_policy(CROWDED, "policy", PolicyFormat::Yaml).unwrap(),
+    );
+    let service = RateLimitService::new(&policy, 1_000, clock, Secret::random()).unwrap();
+    let service = Arc::new(service.with_max_waiting(1));
+    let layer = TollgateLayer::builder().build_with_service(Arc::clone(&service));
+    let ends = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&ends);
+    let limited = layer.unwrap().layer(service_fn(move |_: Request<()>| {
+        let held = Arc::clone(&held);
+        async move {
+            held.acquire().await.unwrap().forget();
+            Ok::<_, Infallible>(text(""))
+        }
+    }));
+    let mut requests = JoinSet::new();
+    let mut send = |user: &str, tenant: &str| {
+        let request = Request::get("/").header("x-user", user);
+        let request = request.header("x-tenant", tenant).body(()).unwrap();
+        let response = limited.clone().oneshot(request);
+        requests.spawn(async move { response.await.unwrap().status().as_u16() });
+    };
+    // One request waits, so the queue is full.
+    send("a", "other-1");
+    send("a", "other-2");
+    while service.saturation().waiting() == 0 {
+        yield_now().await;
+    }
+    send("b", "other-3");
+    send("b", "tenant");
+    send("b", "tenant");
+    for _ in 0..100 {
+        yield_now().await;
+    }
+    assert_eq!(service.saturation().let_through(), 1);
+    assert_eq!(service.held_permits().0, 3, "one for each tenant at work");
+    ends.add_permits(100);
+    let mut statuses = Vec::new();
+    while let Some(status) = requests.join_next().await {
+        statuses.push(status.unwrap());
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 200, 200, 429]);
 }
