@@ -53,8 +53,9 @@ fn run(words: &[String]) -> Result<(), String> {
     cores::bind_load()?;
     system::exact_timers();
     let report = parts::run(&options)?;
-    let goals = report.goals.into_table();
-    println!("{}", goals.render(options.markdown));
+    if let Some(goals) = report.goals.into_table() {
+        println!("{}", goals.render(options.markdown));
+    }
     match &options.measurements {
         Some(path) => report.measurements.save(path),
         None => Ok(()),

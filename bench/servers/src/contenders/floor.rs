@@ -65,6 +65,7 @@ fn floor(
         has_states: false,
         pipelines: true,
         server,
+        is_on_load_core: false,
         store: None,
         store_kind: StoreKind::Redis,
         role: Role::Floor,
