@@ -323,7 +323,7 @@ fn scattered(requests: usize, count: u32) -> Vec<u32> {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        u32::try_from((state >> 32) * u64::from(count) >> 32).unwrap_or(0)
+        u32::try_from(((state >> 32) * u64::from(count)) >> 32).unwrap_or(0)
     };
     (0..requests).map(|_| next()).collect()
 }
