@@ -22,6 +22,16 @@ pub(crate) fn cargo_of(toolchain: &str) -> Command {
     without_own_package(command)
 }
 
+/// The `cargo build` of what this `cargo run` starts.
+pub(crate) fn build_of(run: &Command) -> Command {
+    // The first word is `run`.
+    let words = run.get_args().skip(1);
+    let mut build = cargo();
+    build.arg("build");
+    build.args(words.take_while(|word| *word != OsStr::new("--")));
+    build
+}
+
 /// Without the variables by which `cargo run` tells a program its package. Build scripts such as ring's run again if one of them has
 /// changed, so everything over ring was compiled anew whenever a contributor built in turn with and without xtask.
 fn without_own_package(mut command: Command) -> Command {
@@ -115,6 +125,24 @@ mod tests {
             let mut names = command.get_envs().filter(|(_, value)| value.is_none());
             assert!(names.any(|(name, _)| name == "CARGO_MANIFEST_DIR"));
         }
+    }
+
+    #[test]
+    fn a_program_is_built_as_it_is_run_without_its_own_arguments() {
+        let mut run = cargo();
+        run.args([
+            "run",
+            "--release",
+            "-p",
+            "bench",
+            "--bin",
+            "run",
+            "--",
+            "--quick",
+        ]);
+        let build = build_of(&run);
+        let words: Vec<_> = build.get_args().collect();
+        assert_eq!(words, ["build", "--release", "-p", "bench", "--bin", "run"]);
     }
 
     #[test]
