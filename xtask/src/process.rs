@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 /// The cargo that started us, so that every step uses the same toolchain.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    without_own_package(Command::new(program))
 }
 
 /// A cargo of another toolchain, such as `+nightly`. Only rustup's own `cargo` understands that word.
@@ -18,6 +19,29 @@ pub(crate) fn cargo_of(toolchain: &str) -> Command {
         .arg(toolchain)
         .env_remove("CARGO")
         .env_remove("RUSTUP_TOOLCHAIN");
+    without_own_package(command)
+}
+
+/// The `cargo build` of what this `cargo run` starts.
+pub(crate) fn build_of(run: &Command) -> Command {
+    // The first word is `run`.
+    let words = run.get_args().skip(1);
+    let mut build = cargo();
+    build.arg("build");
+    build.args(words.take_while(|word| *word != OsStr::new("--")));
+    build
+}
+
+/// Without the variables by which `cargo run` tells a program its package. Build scripts such as ring's run again if one of them has
+/// changed, so everything over ring was compiled anew whenever a contributor built in turn with and without xtask.
+fn without_own_package(mut command: Command) -> Command {
+    let own = std::env::vars_os().map(|(name, _)| name).filter(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    });
+    for name in own {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -93,6 +117,33 @@ fn show(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The test itself was started by cargo, which named this package.
+    #[test]
+    fn what_xtask_builds_does_not_depend_on_its_own_package() {
+        for command in [cargo(), cargo_of("+nightly")] {
+            let mut names = command.get_envs().filter(|(_, value)| value.is_none());
+            assert!(names.any(|(name, _)| name == "CARGO_MANIFEST_DIR"));
+        }
+    }
+
+    #[test]
+    fn a_program_is_built_as_it_is_run_without_its_own_arguments() {
+        let mut run = cargo();
+        run.args([
+            "run",
+            "--release",
+            "-p",
+            "bench",
+            "--bin",
+            "run",
+            "--",
+            "--quick",
+        ]);
+        let build = build_of(&run);
+        let words: Vec<_> = build.get_args().collect();
+        assert_eq!(words, ["build", "--release", "-p", "bench", "--bin", "run"]);
+    }
 
     #[test]
     fn a_failing_program_is_an_error_that_shows_the_command() {

@@ -81,6 +81,8 @@ impl Options {
     fn shorten(&mut self) {
         self.rounds = 3;
         self.requests = 100_000;
+        // Every contender is filled with all keys four times.
+        self.most_keys = 100_000;
         self.fresh = 300_000;
         self.streams = 1;
     }

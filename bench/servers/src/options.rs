@@ -127,7 +127,7 @@ impl Options {
         self.rounds = 3;
         self.latency_rounds = 1;
         self.requests = 8_000;
-        self.keys = 50_000;
+        self.keys = 20_000;
         self.idle = 1_000;
     }
 }

@@ -4,7 +4,7 @@
 //! contender's throughput. Must not know: which servers there are, how they are asked.
 
 use crate::contenders::{Contender, ProcessorTimes, StoreKind};
-use crate::load::open::Waiting;
+use crate::histogram::Histogram;
 use crate::load::{Shape, Way, closed, open};
 use crate::measurements::{Measurements, Role};
 use crate::options::Options;
@@ -184,7 +184,7 @@ impl Study {
             row.push(times.unwrap_or_default());
             row.push(format!("{:.0}", 1e6 / spread(&series.wall).median));
             for quantile in [&series.p50, &series.p99, &series.p999] {
-                row.push(format!("{:.0}", spread(quantile).median));
+                row.push(spread(quantile).show(0));
             }
             table.row(row);
         }
@@ -280,7 +280,7 @@ pub(crate) fn fill(contender: &Contender, keys: u32) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", contender.name))
 }
 
-fn way(contender: &Contender, shape: Shape) -> Way<'_> {
+pub(crate) fn way(contender: &Contender, shape: Shape) -> Way<'_> {
     Way {
         address: contender.address,
         shape,
@@ -299,19 +299,21 @@ fn at_saturation(contender: &Contender, shape: Shape, numbers: &[u32]) -> Result
 }
 
 /// Quantiles in microseconds at this rate.
-fn at_half(
+pub(crate) fn at_half(
     contender: &Contender,
     shape: Shape,
     numbers: &[u32],
     per_second: f64,
 ) -> Result<[f64; 3], String> {
-    let waiting = match contender.store {
-        Some(_) => Waiting::Sleep,
-        None => Waiting::Spin,
-    };
+    let waiting = contender.waiting();
     let latencies = open::lap(&way(contender, shape), numbers, per_second, waiting)?;
-    let quantiles = [(1, 2), (99, 100), (999, 1_000)];
-    Ok(quantiles.map(|(part, whole)| latencies.quantile(part, whole) as f64 / 1e3))
+    Ok(quantiles(&latencies))
+}
+
+/// The half, 99 % and 99.9 % in microseconds.
+pub(crate) fn quantiles(latencies: &Histogram) -> [f64; 3] {
+    let parts = [(1, 2), (99, 100), (999, 1_000)];
+    parts.map(|(part, whole)| latencies.quantile(part, whole) as f64 / 1e3)
 }
 
 /// Numbers below `count` in no order, the same in every run.
@@ -321,7 +323,7 @@ fn scattered(requests: usize, count: u32) -> Vec<u32> {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        u32::try_from((state >> 32) * u64::from(count) >> 32).unwrap_or(0)
+        u32::try_from(((state >> 32) * u64::from(count)) >> 32).unwrap_or(0)
     };
     (0..requests).map(|_| next()).collect()
 }
@@ -370,7 +372,10 @@ mod tests {
         all.save(&file).unwrap();
         let saved = std::fs::read_to_string(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
-        assert!(saved.contains("tollgate") && !saved.contains("slow"), "{saved}");
+        assert!(
+            saved.contains("tollgate") && !saved.contains("slow"),
+            "{saved}"
+        );
     }
 
     #[test]

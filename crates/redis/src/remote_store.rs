@@ -13,7 +13,7 @@ use tollgate_store::{
     StoreKey, StoreReply,
 };
 
-use crate::key_name::{KeyHashSecret, KeyName, leased_bucket_name, ledger_name};
+use crate::key_name::{KeyHashSecret, KeyName, ledger_name};
 use crate::script::ScriptKind;
 use crate::store::RedisStore;
 use crate::topology::{HashSlot, Topology};
@@ -134,7 +134,8 @@ impl RemoteStore for RedisStore {
         Box::pin(async move {
             let key_name = KeyName::new(self.secret(), &key, tag.as_ref());
             let name = key_name.name(limit.id);
-            let (ledger, leased_bucket) = (ledger_name(&name), leased_bucket_name(&name));
+            let ledger = ledger_name(&name);
+            let leased_bucket = key_name.leased_bucket_name(limit.id);
             let call = ScriptCall::for_script(ScriptKind::Erase, &[name, ledger, leased_bucket]);
             self.call_for_count(key_name, &call)
                 .await

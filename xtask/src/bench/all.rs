@@ -12,7 +12,7 @@ pub(super) fn run(workspace: &Workspace, args: &[String]) -> Result<(), String> 
     let known: Vec<_> = STUDIES.iter().collect();
     let options = StudyOptions::parse("all", args, &known)?;
     let results = studies::run(workspace, &options, &known)?;
-    let run = machine::description(options.is_quick, &results)?;
+    let run = machine::description(workspace, options.is_quick, &results)?;
     let table = headline::table(&results.measurements);
     let top = format!("{run}\n{table}\n![Growth of the cost of a decision](img/growth.svg)\n");
     let losses = headline::losses(&results.measurements);

@@ -212,29 +212,60 @@ pub(super) fn table(all: &Measurements) -> String {
     text
 }
 
-/// Everybody whose processor time is below ours, workload by workload.
+/// Everybody whose processor time is below ours: first in the opening table, then in all other workloads.
 pub(super) fn losses(all: &Measurements) -> String {
     let mut text = String::new();
     for row in HEADLINES.iter().filter(|row| row.metric == "cpu") {
-        let Some(ours) = all.get(row.workload, row.ours, "cpu") else {
-            continue;
-        };
-        let winners = all
-            .processor_times(row.workload)
-            .filter(|other| other.role == Role::Peer && other.median < ours.median);
-        for winner in winners {
-            let times = ours.median / winner.median;
-            let (ours, theirs) = (round(ours.median), round(winner.median));
-            let (title, name, unit) = (row.title, &winner.name, row.unit);
-            text += &format!(
-                "- {title}: {name} takes {theirs} {unit}, ours {ours} {unit} ({times:.2}×).\n"
-            );
+        if let Some(ours) = all.get(row.workload, row.ours, row.metric) {
+            text += &losses_in(all, row.title, ours);
+        }
+    }
+    for workload in other_workloads(all) {
+        let mut times = all.processor_times(workload);
+        if let Some(ours) = times.find(|one| one.role == Role::Ours) {
+            text += &losses_in(all, workload, ours);
         }
     }
     if text.is_empty() {
         text.push_str("In this run no peer took less processor time than ours.\n");
     }
     text
+}
+
+/// Who took less processor time than ours in our workload.
+fn losses_in(all: &Measurements, title: &str, ours: &Measurement) -> String {
+    let winners = all
+        .processor_times(&ours.workload)
+        .filter(|other| other.role == Role::Peer && other.median < ours.median);
+    let lines = winners.map(|winner| {
+        let times = ours.median / winner.median;
+        let (ours_shown, theirs) = (round(ours.median), round(winner.median));
+        let (name, unit) = (&winner.name, short_unit(&ours.unit));
+        format!(
+            "- {title}: {name} takes {theirs} {unit}, ours {ours_shown} {unit} ({times:.2}×).\n"
+        )
+    });
+    lines.collect()
+}
+
+/// Workloads whose processor time was measured and that are not in the opening table, in their order.
+fn other_workloads(all: &Measurements) -> Vec<&str> {
+    let mut workloads: Vec<&str> = Vec::new();
+    for one in all.0.iter().filter(|one| one.metric == "cpu") {
+        let is_in_table = HEADLINES.iter().any(|row| row.workload == one.workload);
+        if !is_in_table && !workloads.contains(&one.workload.as_str()) {
+            workloads.push(&one.workload);
+        }
+    }
+    workloads
+}
+
+/// A second for a million is a microsecond for each.
+fn short_unit(unit: &str) -> &str {
+    match unit {
+        "s per million" => "µs",
+        unit => unit,
+    }
 }
 
 impl Headline {
@@ -352,6 +383,20 @@ mod tests {
             losses.contains("nginx limit_req takes 7.00 µs, ours 9.50 µs (1.36×)"),
             "{losses}"
         );
+    }
+
+    /// HAProxy took half of our time over HTTP/2, and the page did not say so.
+    #[test]
+    fn a_peer_that_is_faster_in_a_workload_without_a_row_is_named_too() {
+        let all = measured(&[
+            ("gateway proxied http2", "tollgate", "ours", "cpu", 20.0),
+            ("gateway proxied http2", "HAProxy", "peer", "cpu", 10.0),
+            ("gateway proxied http2", "bare proxy", "floor", "cpu", 5.0),
+            ("gateway first byte", "tollgate", "ours", "p50", 100.0),
+            ("gateway first byte", "HAProxy", "peer", "p50", 50.0),
+        ]);
+        let expected = "- gateway proxied http2: HAProxy takes 10.0 µs, ours 20.0 µs (2.00×).\n";
+        assert_eq!(losses(&all), expected);
     }
 
     #[test]

@@ -3,15 +3,21 @@
 //! Must not know: what was measured.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use super::run_record::RunRecord;
 use super::servers;
 use super::studies::Results;
 use crate::process;
+use crate::workspace::Workspace;
 
 /// One paragraph for the top of a page.
-pub(super) fn description(is_quick: bool, results: &Results) -> Result<String, String> {
+pub(super) fn description(
+    workspace: &Workspace,
+    is_quick: bool,
+    results: &Results,
+) -> Result<String, String> {
     let first_line = |program: &str, args: &[&str]| {
         let output = process::capture(Command::new(program).args(args));
         let text = output.map_or_else(
@@ -37,8 +43,14 @@ pub(super) fn description(is_quick: bool, results: &Results) -> Result<String, S
     } else {
         ""
     };
+    let haproxy = first_line("haproxy", &["-v"]);
+    let haproxy = haproxy
+        .split([' ', '-'])
+        .nth(2)
+        .unwrap_or("of unknown version");
+    let crates = crate_versions(&workspace.root.join("bench"))?;
     let versions = format!(
-        "{rust}, redis-server {}, nginx {nginx}, Envoy 1.40, {} {}",
+        "{rust}, redis-server {}, nginx {nginx}, HAProxy {haproxy}, Envoy 1.40, {} {}, {crates}",
         redis.unwrap_or("?"),
         servers::PEER,
         servers::PEER_VERSION
@@ -54,6 +66,37 @@ pub(super) fn description(is_quick: bool, results: &Results) -> Result<String, S
     ))
 }
 
+/// Peers and floors that are crates, and the package of `bench` that depends on them.
+const CRATES: [(&str, &str); 6] = [
+    ("governor", "peers"),
+    ("pingora-limits", "peers"),
+    ("pingora-proxy", "pingora"),
+    ("tower_governor", "tower"),
+    ("tonic", "servers"),
+    ("hyper", "servers"),
+];
+
+/// The versions of crates that the lock files of `bench` name.
+fn crate_versions(bench: &Path) -> Result<String, String> {
+    let versions = CRATES.iter().map(|(name, package)| {
+        let path = bench.join(package).join("Cargo.lock");
+        let text = read(&path)?;
+        let version = locked_version(&text, name);
+        let version = version.ok_or_else(|| format!("{} has no {name}", path.display()))?;
+        Ok(format!("{name} {version}"))
+    });
+    Ok(versions
+        .collect::<Result<Vec<String>, String>>()?
+        .join(", "))
+}
+
+/// The version of a crate in a lock file.
+fn locked_version<'a>(lock_file: &'a str, name: &str) -> Option<&'a str> {
+    let start = format!("name = \"{name}\"\nversion = \"");
+    let (_, rest) = lock_file.split_once(&start)?;
+    rest.split('"').next()
+}
+
 /// When, at which commits and for how long studies ran.
 fn runs(records: &[&RunRecord]) -> String {
     let listed = |field: fn(&RunRecord) -> &str| {
@@ -67,7 +110,7 @@ fn runs(records: &[&RunRecord]) -> String {
 }
 
 fn processor() -> Result<String, String> {
-    let text = read("/proc/cpuinfo")?;
+    let text = read(Path::new("/proc/cpuinfo"))?;
     let model = text.lines().find(|line| line.starts_with("model name"));
     let model = model.and_then(|line| line.split_once(": "));
     Ok(model
@@ -76,20 +119,27 @@ fn processor() -> Result<String, String> {
 }
 
 fn memory() -> Result<u64, String> {
-    let text = read("/proc/meminfo")?;
+    let text = read(Path::new("/proc/meminfo"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kilobytes = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
     let kilobytes = kilobytes.and_then(|number| number.trim().parse::<u64>().ok());
     Ok(kilobytes.unwrap_or(0) / 1_000_000)
 }
 
-fn read(path: &str) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_locked_version_is_that_of_the_whole_name() {
+        let text = "name = \"tower_governor\"\nversion = \"0.8.0\"\n\nname = \"governor\"\nversion = \"0.10.4\"\n";
+        assert_eq!(locked_version(text, "governor"), Some("0.10.4"));
+        assert_eq!(locked_version(text, "hyper"), None);
+    }
 
     #[test]
     fn studies_of_several_runs_name_each_commit_once() {

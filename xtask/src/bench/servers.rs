@@ -58,7 +58,7 @@ pub(super) fn envoy(workspace: &Workspace) -> PathBuf {
     workspace.target.join("peers").join(ENVOY)
 }
 
-/// Builds ours, and starts the program that measures it.
+/// Builds ours and the program that measures it, and returns the command that starts that program.
 pub(super) fn start(workspace: &Workspace) -> Result<Command, String> {
     process::run(cargo().args(["build", "--release", "--package", "tollgate-cli"]))?;
     let mut command = cargo();
@@ -67,6 +67,7 @@ pub(super) fn start(workspace: &Workspace) -> Result<Command, String> {
         .arg(workspace.root.join("bench/servers/Cargo.toml"))
         .args(["--", "--tollgate"])
         .arg(workspace.target.join("release/tollgate"));
+    process::run(&mut process::build_of(&command))?;
     Ok(command)
 }
 

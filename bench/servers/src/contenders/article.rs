@@ -16,7 +16,7 @@ use crate::process::{Server, free_addresses};
 /// The script, out of the folder that tests find it in.
 #[allow(unreachable_pub, dead_code, reason = "it is public where it lives")]
 #[path = "../../../../testkit/src/redis/article_script.rs"]
-mod article;
+mod article_script;
 
 pub(crate) struct Article {
     server: Rc<Server>,
@@ -38,7 +38,7 @@ impl Article {
         let digest = self.digest.clone();
         let talk = move || {
             let per_second = f64::from(COUNT) / f64::from(PERIOD);
-            let [rate, burst, cost] = article::arguments(per_second, BURST.into(), 1);
+            let [rate, burst, cost] = article_script::arguments(per_second, BURST.into(), 1);
             let words = ["EVALSHA", &digest, "1", "KEY", &rate, &burst, &cost];
             Commands::new(&words, Admits::One)
         };
@@ -77,7 +77,7 @@ pub(super) fn redis_server(
 fn load(address: SocketAddr) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("SCRIPT LOAD: {error}");
     let mut stream = TcpStream::connect(address).map_err(failed)?;
-    let (script, len) = (article::SCRIPT, article::SCRIPT.len());
+    let (script, len) = (article_script::SCRIPT, article_script::SCRIPT.len());
     let command = format!("*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n${len}\r\n{script}\r\n");
     stream.write_all(command.as_bytes()).map_err(failed)?;
     // `$40`, a line end, forty digits and a line end.

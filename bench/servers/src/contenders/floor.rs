@@ -23,7 +23,7 @@ pub(crate) fn http(ours: &Contender) -> Result<Contender, String> {
 }
 
 pub(crate) fn grpc(ours: &Contender) -> Result<Contender, String> {
-    floor("bare tonic", "grpc", ours, &[], message)
+    floor("bare tonic", "grpc", ours, &[], |answer| message(&answer))
 }
 
 /// Bare tonic that makes a call of a store before it answers, through the client that we use.
@@ -35,12 +35,12 @@ pub(crate) fn tonic_and_call(
     let mut rest = vec![store.address.to_string()];
     rest.extend(call.0.iter().map(|word| to_hex(word)));
     let name = "bare tonic and bare EVALSHA";
-    let floor = floor(name, "grpc-call", ours, &rest, message)?;
+    let floor = floor(name, "grpc-call", ours, &rest, |answer| message(&answer))?;
     Ok(floor.calling(Some(&store.server)))
 }
 
-fn message(answer: Vec<u8>) -> Result<Vec<u8>, String> {
-    load::grpc::message(&answer).ok_or_else(|| "there is no message in the answer".to_owned())
+fn message(answer: &[u8]) -> Result<Vec<u8>, String> {
+    load::grpc::message(answer).ok_or_else(|| "there is no message in the answer".to_owned())
 }
 
 fn floor(
@@ -65,6 +65,7 @@ fn floor(
         has_states: false,
         pipelines: true,
         server,
+        is_on_load_core: false,
         store: None,
         store_kind: StoreKind::Redis,
         role: Role::Floor,

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::load::Talk;
+use crate::load::open::Waiting;
 use crate::measurements::Role;
 use crate::process::Server;
 
@@ -54,6 +55,8 @@ pub(crate) struct Contender {
     /// Whether many requests that are sent together are all answered, and without a pause.
     pub(crate) pipelines: bool,
     pub(crate) server: Rc<Server>,
+    /// Whether the server runs on the core of the load too. A load that spins would keep it from running there.
+    pub(crate) is_on_load_core: bool,
     /// The store that the server calls, on the core of the load.
     pub(crate) store: Option<Rc<Server>>,
     /// What the store is.
@@ -111,6 +114,7 @@ impl Contender {
             has_states: true,
             pipelines: true,
             server: Rc::clone(server),
+            is_on_load_core: false,
             store: None,
             store_kind: StoreKind::Redis,
             role: Role::Peer,
@@ -147,6 +151,14 @@ impl Contender {
     fn stalling(mut self) -> Self {
         self.pipelines = false;
         self
+    }
+
+    /// How the load waits for the next request that is due: it spins only if it has its core for itself.
+    pub(crate) fn waiting(&self) -> Waiting {
+        match self.is_on_load_core || self.store.is_some() {
+            true => Waiting::Sleep,
+            false => Waiting::Spin,
+        }
     }
 
     /// The same under another name.

@@ -26,6 +26,7 @@ pub(crate) struct Ours {
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
     store: Option<Rc<Server>>,
+    is_on_load_core: bool,
     folder: PathBuf,
 }
 
@@ -98,6 +99,7 @@ impl Ours {
             http,
             grpc,
             store: setup.shared.map(|(store, _)| Rc::clone(&store.server)),
+            is_on_load_core: placement == Placement::AllCores,
             folder,
         })
     }
@@ -131,7 +133,8 @@ impl Ours {
         address: SocketAddr,
         talk: impl Fn() -> T + 'static,
     ) -> Contender {
-        let contender = Contender::new(NAME, &self.server, address, talk).ours();
+        let mut contender = Contender::new(NAME, &self.server, address, talk).ours();
+        contender.is_on_load_core = self.is_on_load_core;
         contender.calling(self.store.as_ref())
     }
 

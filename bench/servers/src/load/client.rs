@@ -9,8 +9,12 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::{READ_LEN, Shape, Talk, Way};
+use super::{DEADLINE, READ_LEN, Shape, Talk, Way};
 use crate::histogram::Histogram;
+
+/// So many connections are opened and used before more are: a server gives up on a connection that says nothing for seconds, and
+/// thousands take that long on a busy machine.
+const OPENED_TOGETHER: usize = 100;
 
 pub(super) struct Client {
     pub(super) poll: Poll,
@@ -34,39 +38,46 @@ pub(super) struct Line {
 impl Client {
     /// Connects, and uses every connection once before anything is counted.
     pub(super) fn open(way: &Way<'_>, first_key: u32) -> Result<Self, String> {
-        let poll = Poll::new().map_err(|error| error.to_string())?;
-        let open = |index| {
-            // Connected before anything is measured, so that a lap begins with requests.
-            let stream = std::net::TcpStream::connect(way.address)?;
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            let mut stream = TcpStream::from_std(stream);
-            let both = Interest::READABLE | Interest::WRITABLE;
-            poll.registry().register(&mut stream, Token(index), both)?;
-            let mut line = Line {
-                stream,
-                talk: (way.talk)(),
-                pending: Vec::new(),
-                unsent: Vec::new(),
-                timed_from: VecDeque::with_capacity(way.shape.depth),
-            };
-            // At once: a server gives up on a connection that says nothing while thousands more are opened.
-            line.talk.greet(&mut line.unsent);
-            line.send().map_err(std::io::Error::other)?;
-            Ok::<_, std::io::Error>(line)
-        };
-        let lines: Result<Vec<Line>, _> = (0..way.shape.connections).map(open).collect();
-        let lines = lines.map_err(|error| format!("cannot connect to {}: {error}", way.address))?;
         let mut client = Self {
-            poll,
+            poll: Poll::new().map_err(|error| error.to_string())?,
             events: Events::with_capacity(1_024),
-            lines,
+            lines: Vec::with_capacity(way.shape.connections),
             buffer: vec![0; READ_LEN],
             shape: way.shape,
         };
-        let warm = vec![first_key; way.shape.connections * way.shape.depth];
-        super::closed::ask_all(&mut client, &warm, &mut Histogram::new())?;
+        while client.lines.len() < way.shape.connections {
+            let first = client.lines.len();
+            let end = way.shape.connections.min(first + OPENED_TOGETHER);
+            for index in first..end {
+                let line = Line::open(way, &client.poll, Token(index));
+                let failed = |error| format!("cannot connect to {}: {error}", way.address);
+                client.lines.push(line.map_err(failed)?);
+            }
+            client.use_once(first, first_key)?;
+        }
         Ok(client)
+    }
+
+    /// Uses the lines from this one on, as deep as all are used later.
+    fn use_once(&mut self, first: usize, key: u32) -> Result<(), String> {
+        let began = Instant::now();
+        for line in self.lines.iter_mut().skip(first) {
+            line.ask(std::iter::repeat_n(key, self.shape.depth), began);
+            line.send()?;
+        }
+        let mut left = (self.lines.len() - first) * self.shape.depth;
+        let mut uncounted = Histogram::new();
+        while left > 0 {
+            if began.elapsed() > DEADLINE {
+                return Err(format!(
+                    "{left} first answers are missing after {DEADLINE:?}"
+                ));
+            }
+            self.turn(Duration::from_secs(1), &mut uncounted, |_, answers| {
+                left = left.saturating_sub(answers);
+            })?;
+        }
+        Ok(())
     }
 
     /// Waits for events at most so long, reads what has arrived, and tells of every connection how many answers it got.
@@ -96,6 +107,25 @@ impl Client {
 }
 
 impl Line {
+    fn open(way: &Way<'_>, poll: &Poll, token: Token) -> std::io::Result<Self> {
+        let stream = std::net::TcpStream::connect(way.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = TcpStream::from_std(stream);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        poll.registry().register(&mut stream, token, both)?;
+        let mut line = Self {
+            stream,
+            talk: (way.talk)(),
+            pending: Vec::new(),
+            unsent: Vec::new(),
+            timed_from: VecDeque::with_capacity(way.shape.depth),
+        };
+        line.talk.greet(&mut line.unsent);
+        line.send().map_err(std::io::Error::other)?;
+        Ok(line)
+    }
+
     /// Requests under way.
     pub(super) fn under_way(&self) -> usize {
         self.timed_from.len()

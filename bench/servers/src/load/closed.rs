@@ -59,11 +59,7 @@ fn measured<T>(
     })
 }
 
-pub(super) fn ask_all(
-    client: &mut Client,
-    keys: &[u32],
-    latencies: &mut Histogram,
-) -> Result<(), String> {
+fn ask_all(client: &mut Client, keys: &[u32], latencies: &mut Histogram) -> Result<(), String> {
     let (mut left, shape) = (keys.len(), client.shape);
     let mut keys = keys.iter().copied();
     let began = Instant::now();

@@ -13,6 +13,7 @@ use crate::load::{Shape, Way, open};
 use crate::options::Options;
 use crate::resident::{idle, megabytes};
 use crate::stats::{Spread, Table};
+use crate::study::quantiles;
 use crate::system;
 
 /// Clients with one request at a time each.
@@ -94,10 +95,10 @@ fn first_byte(
         .chain(proxies.iter().map(Proxy::http1))
         .collect();
     let numbers = vec![0; (options.requests / 8).max(500)];
-    let mut series = vec![(Vec::new(), Vec::new(), Vec::new()); contenders.len()];
+    let mut series = vec![[const { Vec::new() }; 4]; contenders.len()];
     for _ in 0..options.latency_rounds {
         let mut direct = 0.0;
-        for (contender, (p50, p99, added)) in contenders.iter().zip(&mut series) {
+        for (contender, series) in contenders.iter().zip(&mut series) {
             let way = Way {
                 address: contender.address,
                 shape: CLIENTS,
@@ -105,21 +106,23 @@ fn first_byte(
             };
             let times = open::lap(&way, &numbers, QUIET_RATE, Waiting::Sleep)
                 .map_err(|error| format!("{title}, {}: {error}", contender.name))?;
-            let [half, most] =
-                [(1, 2), (99, 100)].map(|(part, whole)| times.quantile(part, whole) as f64 / 1e3);
+            let [p50, p99, p999] = quantiles(&times);
             if contender.store.is_none() {
-                direct = half;
+                direct = p50;
             }
-            p50.push(half);
-            p99.push(most);
-            added.push(half - direct);
+            for (values, value) in series.iter_mut().zip([p50, p99, p999, p50 - direct]) {
+                values.push(value);
+            }
         }
     }
-    let mut table = Table::new(title, &["", "p50 µs", "p99 µs", "added at p50, µs"]);
-    for (contender, (p50, p99, added)) in contenders.iter().zip(&series) {
-        let [p50, p99, added] = [p50, p99, added].map(|one| Spread::of(one.iter().copied()));
+    let head = ["", "p50 µs", "p99 µs", "p99.9 µs", "added at p50, µs"];
+    let mut table = Table::new(title, &head);
+    for (contender, series) in contenders.iter().zip(&series) {
+        let spreads = series.each_ref().map(|one| Spread::of(one.iter().copied()));
+        let [p50, .., added] = spreads;
         let name = contender.name;
-        table.row([name.to_owned(), p50.show(0), p99.show(0), added.show(0)].to_vec());
+        let shown = spreads.map(|spread| spread.show(0));
+        table.row([name.to_owned()].into_iter().chain(shown).collect());
         let who = (name, contender.role);
         let all = &mut report.measurements;
         all.add("gateway first byte", who, ("p50", "µs"), p50);

@@ -1,8 +1,9 @@
 //! One worker and two on both cores, which is all that two cores can show: the load is on the first of them too.
+//! Also how evenly they serve few and many connections.
 //!
 //! Must not know: how anything is measured.
 
-use super::{Keys, ONE_BY_ONE, PIPELINED, Report, Workload, fill_all, streams};
+use super::{Keys, ONE_BY_ONE, PIPELINED, Report, Workload, connections, fill_all, streams};
 use crate::contenders::{Contender, Ours, Setup};
 use crate::load::Shape;
 use crate::options::Options;
@@ -32,11 +33,14 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
             streams(10, 50),
         ),
     ];
-    for (id, title, listener, shape) in all {
-        let contenders = [
+    let both = |listener: Listener| {
+        [
             listener(&one).called("one worker"),
             listener(&two).called("two workers"),
-        ];
+        ]
+    };
+    for (id, title, listener, shape) in all {
+        let contenders = both(listener);
         fill_all(&contenders, options.many())?;
         let workload = Workload {
             id: &format!("workers {id}"),
@@ -46,5 +50,5 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), String> 
         };
         report.study(options, workload, &contenders)?;
     }
-    Ok(())
+    connections::of_workers(options, &both(Ours::http), report)
 }

@@ -76,7 +76,7 @@ async fn measure(options: &Options) -> Result<String, Failure> {
             FleetStudy::Zipf => skewed_keys::measure(options)?,
         });
     }
-    tables.push(goals.into_table());
+    tables.extend(goals.into_table());
     let mut report = format!(
         "{}, {} rounds of {} calls\n\n",
         server.version()?,

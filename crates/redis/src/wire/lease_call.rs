@@ -11,7 +11,7 @@ use super::bytes::Blob;
 use super::observed_state::ReplyReader;
 use super::script_call::ScriptCall;
 use super::{algorithm, code};
-use crate::key_name::{KeyHashSecret, KeyName, leased_bucket_name};
+use crate::key_name::{KeyHashSecret, KeyName};
 use crate::script::ScriptKind;
 
 /// The bucket that leases of this limit are taken from. Other limits cannot be leased.
@@ -46,8 +46,7 @@ impl ScriptCall {
         let bucket = leasable_bucket(&limit.limit).ok_or_else(unsupported)?;
         let mut call = Self::empty(1, now);
         call.kind = ScriptKind::QuotaLease;
-        call.keys
-            .push(&leased_bucket_name(&key_name.name(limit.id)));
+        call.keys.push(&key_name.leased_bucket_name(limit.id));
         call.args.push(blob(bucket, request).as_bytes());
         for report in request.reports {
             call.args.push(report_blob(bucket, report).as_bytes());
@@ -86,8 +85,7 @@ impl ScriptCall {
         }
         let mut call = Self::empty(1, now);
         call.kind = ScriptKind::SpendUnleased;
-        call.keys
-            .push(&leased_bucket_name(&key_name.name(check.limit.id)));
+        call.keys.push(&key_name.leased_bucket_name(check.limit.id));
         call.args.push(blob.as_bytes());
         Some(call)
     }

@@ -29,14 +29,29 @@ fn used_memory(connection: &mut Connection) -> f64 {
     info::number(&info(connection, "memory"), "used_memory").unwrap()
 }
 
-fn ours(digest: &str, key: u64, limit: &IdentifiedLimit) -> redis::Cmd {
-    let key = key.to_be_bytes();
-    let check = QuotaCheck {
-        key: StoreKey::new(&key).unwrap(),
+fn check<'a>(key: &'a [u8], limit: &'a IdentifiedLimit) -> QuotaCheck<'a> {
+    QuotaCheck {
+        key: StoreKey::new(key).unwrap(),
         limit,
         op: Op::Spend(1),
-    };
-    let request = ScriptCall::new(SECRET, ReservationRetention::default(), &[check], None).unwrap();
+    }
+}
+
+fn ours(digest: &str, key: u64, limit: &IdentifiedLimit) -> redis::Cmd {
+    let key = key.to_be_bytes();
+    let check = check(&key, limit);
+    let request = ScriptCall::new(SECRET, ReservationRetention::default(), &[check], None);
+    command(digest, &request.unwrap())
+}
+
+/// A decision of a leased limit about a key that is not used often.
+fn unleased(digest: &str, key: u64, limit: &IdentifiedLimit) -> redis::Cmd {
+    let key = key.to_be_bytes();
+    let request = ScriptCall::for_unleased_spend(SECRET, &check(&key, limit), None);
+    command(digest, &request.unwrap())
+}
+
+fn command(digest: &str, request: &ScriptCall) -> redis::Cmd {
     let mut call = redis::cmd("EVALSHA");
     call.arg(digest).arg(request.keys.len());
     for bytes in request.keys.iter().chain(&request.args) {
@@ -68,24 +83,29 @@ fn run(connection: &mut Connection, calls: impl Iterator<Item = redis::Cmd>) {
     }
 }
 
-fn bytes_per_key(kind: ServerProgram, is_ours: bool) -> f64 {
+/// What decides about the keys.
+#[derive(Clone, Copy, Debug)]
+enum Decider {
+    Exact,
+    Unleased,
+    Published,
+}
+
+/// Limits have the largest number, so names are as long as they are through the server, where numbers are hashes.
+fn bytes_per_key(kind: ServerProgram, decider: Decider) -> f64 {
     let server = RedisServer::start(kind);
     let mut connection = connection(&server);
-    let limit = numbered_limit(1, slow_bucket(100));
-    let digest = load(
-        &mut connection,
-        if is_ours {
-            ScriptKind::Spend.script().text
-        } else {
-            article_script::SCRIPT
-        },
-    );
-    let call = |key| {
-        if is_ours {
-            ours(&digest, key, &limit)
-        } else {
-            published(&digest, key, 100)
-        }
+    let limit = numbered_limit(u16::MAX, slow_bucket(100));
+    let text = match decider {
+        Decider::Exact => ScriptKind::Spend.script().text,
+        Decider::Unleased => ScriptKind::SpendUnleased.script().text,
+        Decider::Published => article_script::SCRIPT,
+    };
+    let digest = load(&mut connection, text);
+    let call = |key| match decider {
+        Decider::Exact => ours(&digest, key, &limit),
+        Decider::Unleased => unleased(&digest, key, &limit),
+        Decider::Published => published(&digest, key, 100),
     };
     run(&mut connection, (0..1).map(call));
     let before = used_memory(&mut connection);
@@ -93,20 +113,22 @@ fn bytes_per_key(kind: ServerProgram, is_ours: bool) -> f64 {
     (used_memory(&mut connection) - before) / KEYS as f64
 }
 
+/// A name of 31 bytes takes 16 bytes more than one of 30. Limits of a server have large numbers, so their names had 31, and those of
+/// leased buckets had 31 after that. The server keeps the state of an exact bucket as an integer, which saves an allocation; that of a
+/// leased bucket is a string.
 #[test]
-fn a_token_bucket_takes_at_most_135_bytes() {
-    let mut of_redis = f64::MAX;
+fn a_token_bucket_takes_at_most_135_bytes_and_a_leased_one_150() {
     for kind in ServerProgram::under_test() {
-        let (ours, published) = (bytes_per_key(kind, true), bytes_per_key(kind, false));
-        println!(
-            "{kind:?}: {ours:.0} bytes per token bucket, {published:.0} by the published script"
-        );
-        assert!(ours < published);
-        if kind == ServerProgram::Redis {
-            of_redis = ours;
+        let published = bytes_per_key(kind, Decider::Published);
+        for (decider, most) in [(Decider::Exact, 135.0), (Decider::Unleased, 150.0)] {
+            let ours = bytes_per_key(kind, decider);
+            println!(
+                "{kind:?}, {decider:?}: {ours:.0} bytes per token bucket, {published:.0} by the published script"
+            );
+            assert!(ours < published);
+            assert!(kind != ServerProgram::Redis || ours <= most, "{ours}");
         }
     }
-    assert!(of_redis <= 135.0, "{of_redis}");
 }
 
 /// Commands that scripts ran since the counters were reset, per call.

@@ -84,7 +84,9 @@ async fn shards_lease_their_own_keys() {
     ];
     borrow_all(&stores, None).await;
     for key in keys(12) {
-        let leased_bucket = format!("{}~", name_of(&key));
+        let name = name_of(&key);
+        let (start, id) = name.rsplit_once(':').unwrap();
+        let leased_bucket = format!("{start}~{id}");
         let homes = nodes
             .iter()
             .filter(|node| node.ask(&["EXISTS", &leased_bucket]) == "1");

@@ -5,6 +5,7 @@
 mod abandoned_waits;
 mod membership;
 mod quota_kinds;
+mod saturation;
 mod shared_quota;
 mod store_outage;
 mod tower_layer;
