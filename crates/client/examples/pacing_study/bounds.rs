@@ -90,7 +90,8 @@ fn print_cuts() {
     );
 }
 
-/// The refusals of many clients with equal rates until all but `left` were refused once. A client that is refused cuts its rate to `cut`.
+/// The refusals of many clients with equal rates until all but `left` were refused once. A client that is refused cuts its rate to `cut`,
+/// once, and does not pause.
 ///
 /// The server refuses requests at random, in proportion to rates. If `s` clients were not refused yet, a refusal reaches one of them with the probability
 /// `s / (s + cut * (clients - s))`. So refusals reach clients again that have cut their rates, and the last client costs most. This holds however many requests are
