@@ -45,7 +45,7 @@ impl Default for PacerSettings {
             max_attempts: 4,
             has_retry_budget: true,
             initial_rate: 2.0,
-            probe_interval: Nanos::from_secs(8),
+            probe_interval: Nanos::from_secs(7),
             probe_growth: 1.05,
         }
     }
@@ -114,7 +114,7 @@ impl PacerSettings {
     }
 
     /// Sets how often, and with which growth of the interval, a client looks for a reduced quota to come back. Every look
-    /// that finds nothing costs at least one refusal. The interval grows after the first minute. Default: every 8 s, then a
+    /// that finds nothing costs at least one refusal. The interval grows after the first minute. Default: every 7 s, then a
     /// twentieth longer each time.
     ///
     /// # Errors

@@ -11,6 +11,9 @@ const REDUCED: f64 = 60.0;
 /// Each process is refused once at the start and once at the reduction: one that is not refused knows of neither.
 const WITHOUT_LOOKS: f64 = 2.0;
 const RUNS: u64 = 10_000;
+const MANY: u64 = 50;
+/// The goal for the recovery, in seconds.
+const GOAL: f64 = 3.0;
 /// A round trip of the study, in seconds. Its half varies by a fifth of it.
 const ROUND_TRIP: f64 = 0.05;
 /// By how many doublings the rate grows in a second when the start ends.
@@ -53,6 +56,54 @@ pub(crate) fn print() {
             );
         }
     }
+    print_cuts();
+}
+
+/// What it takes to reach fifty processes that each see only their own responses.
+fn print_cuts() {
+    println!("\nfifty processes: refused each until a cut has reached as many as it takes");
+    println!("cut to  start: all but one  all  reduction: until the quota suffices");
+    for cut in [0.5, 0.47, 0.4, 0.25, 0.0] {
+        let enough = remaining(MANY, cut, 0.5);
+        // Nobody else reaches the processes that are left when the server no longer refuses.
+        let start = |left: u64| {
+            let is_reached = enough <= left;
+            let each = refused_by_cuts(MANY, left, cut) / MANY as f64;
+            if is_reached {
+                format!("{each:.2}")
+            } else {
+                "-".to_owned()
+            }
+        };
+        println!(
+            "{cut:>6} {:>19} {:>4} {:>36.2}",
+            start(1),
+            start(0),
+            refused_by_cuts(MANY, enough, cut) / MANY as f64
+        );
+    }
+    let looks = (1..).find(|looks| REDUCED / f64::from(looks + 1) <= GOAL);
+    let looks = f64::from(looks.unwrap_or_default());
+    println!(
+        "looks for a first find within {GOAL:.0} s in the mean, at random times: {looks:.0}, {:.2} each",
+        looks / MANY as f64
+    );
+}
+
+/// The refusals of many clients with equal rates until all but `left` were refused once. A client that is refused cuts its rate to `cut`,
+/// once, and does not pause.
+///
+/// The server refuses requests at random, in proportion to rates. If `s` clients were not refused yet, a refusal reaches one of them with the probability
+/// `s / (s + cut * (clients - s))`. So refusals reach clients again that have cut their rates, and the last client costs most. This holds however many requests are
+/// refused in a second.
+fn refused_by_cuts(clients: u64, left: u64, cut: f64) -> f64 {
+    let refused = |rest: u64| 1.0 - cut + cut * clients as f64 / rest as f64;
+    (left + 1..=clients).map(refused).sum()
+}
+
+/// How many clients still have their rate when the others' cuts let the server admit everything. Its quota is this part of what all of them sent.
+fn remaining(clients: u64, cut: f64, quota: f64) -> u64 {
+    (clients as f64 * (quota - cut).max(0.0) / (1.0 - cut)) as u64
 }
 
 /// The requests of two processes that the server refuses because they were sent before its first refusal was known: when the burst at the start ends, and when
@@ -136,7 +187,9 @@ fn nth_find(processes: u64, needed: u64, looks: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{finds_needed, nth_find, refusals_of_a_look, refused_in_flight};
+    use super::{
+        finds_needed, nth_find, refusals_of_a_look, refused_by_cuts, refused_in_flight, remaining,
+    };
 
     /// The mean of the smallest of two uniform times is a third of the interval: 13 looks of two processes are needed for a mean of 3 s.
     #[test]
@@ -152,5 +205,36 @@ mod tests {
     fn a_look_costs_more_than_its_own_refusal() {
         assert!((1.25..2.0).contains(&refusals_of_a_look()));
         assert!((3.0..5.0).contains(&refused_in_flight()));
+    }
+
+    /// A cut to nothing reaches every client once. A cut to half reaches the last ones only after others were refused several times.
+    #[test]
+    fn a_cut_to_half_reaches_all_clients_with_almost_three_refusals_of_each() {
+        assert!((refused_by_cuts(50, 0, 0.0) - 50.0).abs() < 1e-9);
+        assert!((refused_by_cuts(50, 0, 0.5) / 50.0 - 2.75).abs() < 0.01);
+        // Half of the clients that stop are enough for half of the quota.
+        assert_eq!(remaining(50, 0.0, 0.5), 25);
+        assert_eq!(remaining(50, 0.5, 0.5), 0);
+    }
+
+    /// The same as a lottery: refusals hit clients at random, in proportion to their rates.
+    #[test]
+    fn random_refusals_need_as_many() {
+        let mut fraction = super::random();
+        let mut sum = 0_u32;
+        for _ in 0..2_000 {
+            let mut rates = [1.0_f64; 50];
+            while rates.contains(&1.0) {
+                let mut drawn = fraction() * rates.iter().sum::<f64>();
+                let hit = rates.iter().position(|rate| {
+                    drawn -= rate;
+                    drawn < 0.0
+                });
+                rates[hit.unwrap_or(0)] = 0.5;
+                sum += 1;
+            }
+        }
+        let mean = f64::from(sum) / 2_000.0;
+        assert!((mean - refused_by_cuts(50, 0, 0.5)).abs() < 2.5, "{mean}");
     }
 }

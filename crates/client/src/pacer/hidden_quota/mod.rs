@@ -5,12 +5,14 @@
 //! - `held_refusal.rs`: whether a refusal of a rate that was held shows a smaller quota, or only another client
 //! - `admission_counter.rs`: how many requests the server admitted since it last refused one
 //! - `probes.rs`: the search for a quota that was reduced and may have come back
+//! - `probe_series.rs`: one look of that search
 //! - `quota_return.rs`: the return to the former rate when the search has found it
 //!
-//! ADRs 0093, 0108 and 0111 say why. Must not know: header fields, waiters.
+//! ADRs 0093, 0108, 0111 and 0114 say why. Must not know: header fields, waiters.
 
 mod admission_counter;
 mod held_refusal;
+mod probe_series;
 mod probes;
 mod quota_return;
 mod refusal;
@@ -20,7 +22,8 @@ mod tests;
 use tollgate_core::{Nanos, Timestamp};
 
 use self::admission_counter::AdmissionCounter;
-use self::probes::{ProbeSeries, ReducedQuota};
+use self::probe_series::ProbeSeries;
+use self::probes::ReducedQuota;
 use self::quota_return::QuotaReturn;
 use super::{nanos, seconds};
 use crate::random::Random;
@@ -187,8 +190,8 @@ impl HiddenQuota {
             None => self.next_at,
             Some(reduced) => match reduced.series {
                 None => self.next_at.min(reduced.probe_at),
-                Some(series) if series.is_outstanding => self.next_at,
-                Some(_) => Timestamp::EPOCH,
+                Some(series) if series.is_ready() => Timestamp::EPOCH,
+                Some(_) => self.next_at,
             },
         }
     }
@@ -210,7 +213,7 @@ impl HiddenQuota {
             && let Some(reduced) = &mut self.reduced
         {
             let new = ProbeSeries::new(reduced);
-            reduced.series.get_or_insert(new).is_outstanding = true;
+            reduced.series.get_or_insert(new).on_send();
             // A paced request beside the probe would be refused with it.
             self.next_at = self.next_at.max(now.after(nanos(0.5 / self.rate)));
             return Purpose::Probe;
@@ -230,7 +233,7 @@ impl HiddenQuota {
     /// Records that a request was not sent after all.
     pub(crate) fn on_cancel(&mut self, purpose: Purpose, now: Timestamp) {
         match (purpose, self.series()) {
-            (Purpose::Probe, Some(series)) => series.is_outstanding = false,
+            (Purpose::Probe, Some(series)) => series.on_abandon(),
             _ => {
                 let next_at = self.next_at.as_nanos().saturating_sub(self.gap.as_nanos());
                 self.next_at = Timestamp::from_nanos(next_at).max(now);
@@ -241,7 +244,7 @@ impl HiddenQuota {
     /// Records that a probe has no result.
     pub(crate) fn on_abandoned_probe(&mut self) {
         if let Some(series) = self.series() {
-            series.is_outstanding = false;
+            series.on_abandon();
         }
     }
 

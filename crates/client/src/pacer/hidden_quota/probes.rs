@@ -1,22 +1,18 @@
-//! Looks for a quota that was reduced and may have come back: a series of requests beyond the pace, until the server refuses one or admits more than the
-//! reduced quota could have paid for.
+//! Looks for a quota that was reduced and may have come back: when a series of probes begins, and what its end means.
 //!
-//! Must not know: how a reduced quota is recognised, what follows when it is found.
+//! Must not know: how a reduced quota is recognised, what a series consists of, what follows when the quota is found.
 
 use tollgate_core::{Nanos, Timestamp};
 
+use super::probe_series::ProbeSeries;
 use super::{FEW_ABOVE, HiddenQuota, MARGIN, nanos, seconds};
 use crate::random::Random;
 
-/// The seconds of the former rate that a series has to add without a refusal, and two requests more.
-const SERIES_SECONDS: f64 = 0.5;
-/// The requests that a prober of many clients has to add: it takes what all of them have lost, so that a few saved requests are no proof.
-const PROBER_REQUESTS: u32 = 20;
 /// A client with fewer requests per second than this is a prober with a probability that is its rate divided by it. So all
 /// clients together look about equally often, however many they are.
-const PROBER_RATE: f64 = 10.0;
+const PROBER_RATE: f64 = 8.0;
 /// A prober of many clients waits longer by this factor, because there are several.
-const PROBER_INTERVAL: f64 = 1.25;
+const PROBER_INTERVAL: f64 = 1.7;
 /// The other clients look once in so many requests, and at least this many intervals apart.
 pub(super) const REQUESTS_PER_SERIES: f64 = 30.0;
 const INTERVALS_PER_SERIES: f64 = 3.0;
@@ -27,33 +23,11 @@ const EVEN_SEARCH: Nanos = Nanos::from_secs(60);
 /// A quota that was reduced for this long does not come back soon.
 const MAX_SEARCH: Nanos = Nanos::from_secs(900);
 /// After the series of another client, the next of this one follows after this part of the interval: so they alternate.
-const FOREIGN_SERIES_PART: f64 = 0.6;
+const FOREIGN_SERIES_PART: f64 = 0.75;
+/// One of many clients pauses for this many requests after a series: it leaves out a part of what the series has taken from the others.
+const SLOW_SERIES_PAUSE_REQUESTS: f64 = 4.0;
 /// A rate below this part of the former one is reduced.
 const REDUCED_PART: f64 = 0.85;
-
-/// A series of requests beyond the pace, one after another.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ProbeSeries {
-    left: u32,
-    admitted: u32,
-    pub(super) is_outstanding: bool,
-}
-
-impl ProbeSeries {
-    pub(super) fn new(reduced: &ReducedQuota) -> Self {
-        let left = if reduced.is_prober && reduced.former_rate < FEW_ABOVE {
-            PROBER_REQUESTS
-        } else {
-            let needed = (reduced.former_rate * SERIES_SECONDS).ceil();
-            super::super::to_count(needed).saturating_add(2)
-        };
-        Self {
-            left,
-            admitted: 0,
-            is_outstanding: false,
-        }
-    }
-}
 
 /// A quota that was reduced, and the search for its return.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +43,16 @@ pub(super) struct ReducedQuota {
     /// Whether no series has confirmed it yet.
     pub(super) is_suspicion: bool,
     fruitful_series: u32,
+    /// What series of this client take before the server refuses one.
+    pub(super) taken: Option<f64>,
 }
 
 impl ReducedQuota {
+    /// Whether this client looks for all of many clients.
+    pub(super) fn is_prober_of_many(&self) -> bool {
+        self.is_prober && self.former_rate < FEW_ABOVE
+    }
+
     /// The search without its present series, unless this rate ends it.
     pub(super) fn without_series(mut self, rate: f64) -> Option<Self> {
         self.series = None;
@@ -89,10 +70,7 @@ impl HiddenQuota {
         let Some(series) = self.series() else {
             return;
         };
-        series.is_outstanding = false;
-        series.admitted = series.admitted.saturating_add(1);
-        series.left = series.left.saturating_sub(1);
-        if series.left > 0 {
+        if !series.on_success() {
             return;
         }
         // The server admits more than the reduced quota: the former one is back, or was never reduced.
@@ -112,11 +90,11 @@ impl HiddenQuota {
         self.restart_count(sent_at, now);
         if let Some(mut reduced) = self.reduced
             && let Some(series) = reduced.series
-            && reduced.is_prober
-            && reduced.former_rate < FEW_ABOVE
+            && reduced.is_prober_of_many()
         {
+            reduced.taken = Some(series.taken(reduced.taken));
             let second = super::super::to_count(reduced.former_rate.ceil()).saturating_add(2);
-            reduced.fruitful_series = if series.admitted >= second {
+            reduced.fruitful_series = if series.admitted() >= second {
                 reduced.fruitful_series.saturating_add(1)
             } else {
                 0
@@ -157,6 +135,7 @@ impl HiddenQuota {
                 is_prober: random.fraction() < former_rate / PROBER_RATE,
                 is_suspicion: false,
                 fruitful_series: 0,
+                taken: None,
             };
             reduced.probe_at = self.next_series_at(&reduced, now, random);
             self.reduced = Some(reduced);
@@ -185,7 +164,11 @@ impl HiddenQuota {
             reduced.probe_at = self.next_series_at(&reduced, now, random);
             self.reduced = Some(reduced);
         }
-        self.pause(now);
+        if self.is_slow() {
+            self.pause_for(SLOW_SERIES_PAUSE_REQUESTS, now);
+        } else {
+            self.pause(now);
+        }
     }
 
     fn next_series_at(

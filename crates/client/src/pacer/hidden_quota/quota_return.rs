@@ -15,7 +15,7 @@ const DOUBT: Nanos = Nanos::from_secs(1);
 const GROWTH_DOUBT: Nanos = Nanos::from_secs(3);
 /// The first client that finds the quota uses this multiple of its former rate, because the other one has not found it yet. A client that grows
 /// begins with at most the second.
-const FIRST_MULTIPLE: f64 = 1.4;
+const FIRST_MULTIPLE: f64 = 1.55;
 const FIRST_SLOW_MULTIPLE: f64 = 3.0;
 /// One of many clients grows until it is refused: by at most this factor with each request, and by doubling in this many seconds.
 const GROWTH_PER_REQUEST: f64 = 1.6;
@@ -32,8 +32,12 @@ const LEAST_GROWTH: Nanos = Nanos::from_millis(300);
 /// refused, there was nothing to find.
 const EXCESS_LEFT: f64 = 0.3;
 const LARGE_MULTIPLE: f64 = 6.0;
-/// The excess ends within this part of the time in which each of the others looks once.
+/// The excess ends within this part of the time in which each of the others looks once. One of many clients leaves it sooner, because most of it is the others'.
 const YIELD_PART: f64 = 0.5;
+const SLOW_YIELD_PART: f64 = 0.25;
+/// One of many clients returns to this part of its former rate. All of them together had almost the whole quota, and they do not return at the same time. So the last
+/// ones were refused at a rate that had been right.
+const SLOW_RETURN_PART: f64 = 0.96;
 
 /// A return to the former rate that may prove wrong.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +67,12 @@ impl HiddenQuota {
     ) {
         reduced.series = None;
         let rate = self.target;
-        self.hold_at(reduced.former_rate, now);
+        let part = if reduced.former_rate < SLOW_BELOW {
+            SLOW_RETURN_PART
+        } else {
+            1.0
+        };
+        self.hold_at(reduced.former_rate * part, now);
         let is_growing = has_excess
             && reduced.is_prober
             && self.target < FEW_ABOVE
@@ -147,8 +156,13 @@ impl HiddenQuota {
         } else {
             // The others look as often as this client does.
             let interval = seconds(self.settings.probe_interval);
-            let interval = interval.max(REQUESTS_PER_SERIES / self.target) * YIELD_PART;
-            let part = seconds(now.since(returned.yield_at)) / interval;
+            let interval = interval.max(REQUESTS_PER_SERIES / self.target);
+            let yield_part = if self.target < SLOW_BELOW {
+                SLOW_YIELD_PART
+            } else {
+                YIELD_PART
+            };
+            let part = seconds(now.since(returned.yield_at)) / (interval * yield_part);
             if part >= 1.0 {
                 self.returned = None;
                 self.set_rate(self.target);

@@ -24,8 +24,8 @@ const SEARCH_ROOM: f64 = 1.1;
 const SLOW_SEARCH_ROOM: f64 = 1.05;
 /// A measured rate of a slow client holds this part below what was measured.
 const SLOW_MARGIN: f64 = 0.03;
-/// A refusal of a rate that was held cuts it to this part for a moment.
-const DIP: f64 = 0.5;
+/// A refusal of a rate that was held cuts it to this part for a moment. It is less than half, because the clients that were not refused keep their rates.
+const DIP: f64 = 0.47;
 /// For this many requests after a cut, further refusals change nothing; for more after a measurement. Slow clients wait for fewer,
 /// because each takes them longer.
 const SETTLE_REQUESTS: f64 = 8.0;
@@ -170,6 +170,11 @@ impl HiddenQuota {
         } else {
             PAUSE_REQUESTS
         };
+        self.pause_for(requests, now);
+    }
+
+    /// Leaves out this many requests.
+    pub(super) fn pause_for(&mut self, requests: f64, now: Timestamp) {
         let pause = nanos(requests / self.rate);
         self.next_at = self.next_at.max(now).after(pause);
     }
