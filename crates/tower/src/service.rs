@@ -103,17 +103,16 @@ where
             Some(Decision::Admitted(admission)) if admission.starts_now() => {
                 RunningRequest::start(admission, &mut request)
             }
-            other => return self.call_otherwise(request, other),
+            other => return self.refuse_or_call_later(request, other),
         };
         ResponseFuture::running(self.inner.call(request), running)
     }
 }
 
 impl<S, C: Clock + 'static> TollgateService<S, C> {
-    /// A request that is refused, that has to wait, or that is not decided yet. Apart from `call`, whose future is copied less often
-    /// without these.
+    /// A request that is refused, that has to wait, or that is not decided yet. Out of line, because most requests need none of it.
     #[inline(never)]
-    fn call_otherwise<RequestBody, B>(
+    fn refuse_or_call_later<RequestBody, B>(
         &mut self,
         request: Request<RequestBody>,
         decision: Option<Decision<C>>,

@@ -20,7 +20,7 @@ use crate::text::{push_integer, rendered_integer, seconds};
 /// let status = QuotaStatus { limit: 100, remaining: 42, reset_after: Nanos::from_millis(34_800) };
 /// let items = [RateLimitItem::new(&policy, Outcome::Allow, &status)];
 /// let mut template = LimitTemplate::new(&items).expect("the limit has a reset");
-/// assert_eq!(template.render(|| [&status].into_iter()), br#""per-user";r=42;t=35"#);
+/// assert_eq!(template.render([&status].into_iter()), br#""per-user";r=42;t=35"#);
 /// # Ok::<(), tollgate_http::InvalidPolicyName>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -87,12 +87,9 @@ impl LimitTemplate {
 
     /// The value with the numbers of these limits, in their order.
     #[inline]
-    pub fn render<'a, S: Iterator<Item = &'a QuotaStatus>>(
-        &mut self,
-        statuses: impl Fn() -> S,
-    ) -> &[u8] {
-        if !self.replace_numbers(statuses()) {
-            self.write(statuses());
+    pub fn render<'a>(&mut self, statuses: impl Iterator<Item = &'a QuotaStatus> + Clone) -> &[u8] {
+        if !self.replace_numbers(statuses.clone()) {
+            self.write(statuses);
         }
         self.text.get(..self.len).unwrap_or_default()
     }
@@ -224,7 +221,7 @@ mod tests {
                 _ => status.reset_after = Nanos::from_millis(draw() % 10_u64.pow(digits.min(15))),
             }
             in_place += u32::from(template.clone().replace_numbers(statuses.iter()));
-            let text = template.render(|| statuses.iter());
+            let text = template.render(statuses.iter());
             let expected = statuses
                 .iter()
                 .zip(["first", "second"])

@@ -17,7 +17,7 @@ use super::shared_bytes::copy_to_shared;
 
 /// Places of a thread: a power of two.
 const PLACES: usize = 64;
-/// The most limits of a template, and the most bytes of each key. A place takes less than 4 kB, because names have at most
+/// The most limits of a template, and the most bytes of each key. A place takes less than 6 kB, because names have at most
 /// 160 bytes.
 pub(super) const MAX_LIMITS: usize = 4;
 const MAX_KEY_LEN: usize = 64;
@@ -80,9 +80,8 @@ pub(super) fn render(
             place.remake(digest, || FieldTemplate::new(renderer, verdict, make()?))?;
         }
         let template = place.template.as_deref_mut()?;
-        let limit = template
-            .limit
-            .render(|| states.iter().map(|state| &state.status));
+        let statuses = states.iter().map(|state| &state.status);
+        let limit = template.limit.render(statuses);
         Some(AdmittedFields {
             policy: template.policy.clone(),
             limit: copy_to_shared(limit),
